@@ -272,7 +272,7 @@ fn read_provider(
         websocket.is_some_and(|value| read_websocket(&value, kind, &apis, http.unwrap_or_default()));
     let mut provider = Provider::new(Setup { name, kind, apis, base: base? });
     let (access, bearer) = aws.map_or((None, None), |aws| (aws.access, aws.bearer));
-    // A secret access key is sent to nobody.
+    // A secret access key only signs: it is never sent.
     if let Some(secret) = credential.or(bearer).filter(|_| access.is_none()) {
         provider.set_credential(secret.expose()).ok()?;
     }

@@ -317,12 +317,6 @@ impl Body {
         Some(Edit { range, text: Bytes::new() })
     }
 
-    /// Returns whether the choice of a stream is the last member, so that removing it takes the comma before it.
-    pub fn ends_with_stream(&self) -> bool {
-        self.remove_stream()
-            .is_some_and(|edit| self.member(STREAM).is_some_and(|member| edit.range.end == member.value.end))
-    }
-
     /// Returns the edit that replaces the model name and inserts another member behind it. `None` if the body has no
     /// model.
     pub fn set_model_beside(&self, model: &str, name: &str, value: &str) -> Option<Edit> {

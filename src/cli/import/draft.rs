@@ -17,7 +17,7 @@ const MAX_LIMIT: u64 = 1_000_000_000;
 
 /// Source of a credential in the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Credential {
+pub(super) enum DraftCredential {
     /// Environment variable.
     Env(String),
     /// File that the operator writes.
@@ -32,7 +32,7 @@ pub(super) struct ProviderDraft {
     pub(super) base_url: Option<String>,
     pub(super) dialect: Option<&'static str>,
     pub(super) api_version: Option<String>,
-    pub(super) credential: Option<Credential>,
+    pub(super) credential: Option<DraftCredential>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) timeouts: TimeoutDraft,
     /// Where it comes from, for a comment.

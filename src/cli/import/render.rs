@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::draft::{
-    Credential, ImportDraft, KeyDraft, LimitDraft, ModelDraft, ProviderDraft, TargetDraft, printable,
+    DraftCredential, ImportDraft, KeyDraft, LimitDraft, ModelDraft, ProviderDraft, TargetDraft, printable,
 };
 use crate::account::Losses;
 
@@ -104,8 +104,8 @@ fn write_provider(out: &mut String, provider: &ProviderDraft) {
         out,
         "credential",
         provider.credential.as_ref().map(|credential| match credential {
-            Credential::Env(name) => format!("{{ env = {} }}", text(name)),
-            Credential::File(path) => format!("{{ file = {} }}", text(path)),
+            DraftCredential::Env(name) => format!("{{ env = {} }}", text(name)),
+            DraftCredential::File(path) => format!("{{ file = {} }}", text(path)),
         }),
     );
     if !provider.headers.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::sts::{self, Endpoint, SERVER, VERSION};
+use super::sts::{self, SERVER, StsEndpoint, VERSION};
 use crate::cloud::token::{Credential, CredentialSource, Grant, Step, StepResult, TokenError, TokenExchange};
 
 /// Source that assumes a role.
@@ -68,7 +68,7 @@ impl AssumeRoleExchange {
         let duration = duration.map(|seconds| seconds.to_string());
         members.extend(duration.as_deref().map(|duration| ("DurationSeconds", duration)));
         members.extend(external_id.as_deref().map(|id| ("ExternalId", id)));
-        Ok(Step::Send(Endpoint::new(region, sts_url.as_deref()).signed(&members, credentials, now)))
+        Ok(Step::Send(StsEndpoint::new(region, sts_url.as_deref()).signed(&members, credentials, now)))
     }
 }
 

@@ -20,17 +20,17 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Address of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Endpoint {
+pub(super) struct StsEndpoint {
     pub(super) region: Box<str>,
     pub(super) url: String,
 }
 
-impl Endpoint {
+impl StsEndpoint {
     /// Creates the address for a region; `url` replaces that of AWS.
     pub(super) fn new(region: &str, url: Option<&str>) -> Self {
         let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
         let url = url.map_or_else(|| format!("https://sts.{region}.{suffix}"), str::to_owned);
-        Endpoint { region: region.into(), url: format!("{}/", url.trim_end_matches('/')) }
+        StsEndpoint { region: region.into(), url: format!("{}/", url.trim_end_matches('/')) }
     }
 
     /// Returns a request without a signature.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::cloud::sigv4::Credentials;
 use crate::cloud::token::{
-    Credential, CredentialSource, Grant, Lifetime, Step, StepResult, TokenError, TokenExchange, TokenRequest,
+    Credential, CredentialSource, Grant, Lifetime, Step, StepResult, TokenError, TokenRequest,
 };
 
 const NOW: i64 = 1_795_000_000;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::sts::{self, Endpoint, SERVER, VERSION};
+use super::sts::{self, SERVER, StsEndpoint, VERSION};
 use crate::cloud::token::{CredentialSource, Step, StepResult, TokenError, TokenExchange};
 
 /// Web identity source.
@@ -45,7 +45,7 @@ impl TokenExchange for WebIdentityExchange {
         match result {
             StepResult::Begin => Ok(Step::Read(token_file.clone())),
             StepResult::File(token) => {
-                let endpoint = Endpoint::new(region, sts_url.as_deref());
+                let endpoint = StsEndpoint::new(region, sts_url.as_deref());
                 Ok(Step::Send(endpoint.request(&[
                     ("Action", "AssumeRoleWithWebIdentity"),
                     ("Version", VERSION),

@@ -9,4 +9,4 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 
-pub use schedule::{Accepted, Renewal, RenewalPolicy, Standing};
+pub use schedule::{AcceptedGrant, Renewal, RenewalPolicy, Standing};

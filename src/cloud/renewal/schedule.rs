@@ -50,7 +50,7 @@ impl Default for RenewalPolicy {
 
 /// Granted credential that may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedGrant {
     /// Remaining life at the time of the grant; `None` if it does not end.
     pub life: Option<Duration>,
 }
@@ -138,7 +138,7 @@ impl Renewal {
         now: Duration,
         server: i64,
         random: u64,
-    ) -> Result<Accepted, TokenError> {
+    ) -> Result<AcceptedGrant, TokenError> {
         let policy = self.policy;
         let stated = match lifetime {
             Lifetime::Unlimited | Lifetime::Unknown => None,
@@ -163,7 +163,7 @@ impl Renewal {
         self.failures = 0;
         self.end = end;
         self.due = due.map(|due| due.max(now + policy.least));
-        Ok(Accepted { life: end.map(|end| end.saturating_sub(now)) })
+        Ok(AcceptedGrant { life: end.map(|end| end.saturating_sub(now)) })
     }
 
     /// Returns when a credential with this end is renewed.

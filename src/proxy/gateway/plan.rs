@@ -113,9 +113,16 @@ impl Selection {
     /// Returns whether the provider accepts the body as it is, in the client's format. If not, it must be translated.
     pub(in crate::proxy) fn accepts_verbatim(&self, body: &Body) -> bool {
         let Ok(target) = self.target() else { return true };
-        // Two edits would remove the same comma.
-        if target.provider.invokes(self.upstream) && body.may_be_spelled() && body.ends_with_stream() {
-            return false;
+        if target.provider.invokes(self.upstream)
+            && body.may_be_spelled()
+            && let Some(stream) = body.remove_stream()
+        {
+            // Two edits of neighbours may remove the same comma.
+            let spelled = body.respelled(&self.upstream_route.dialect(target));
+            let touches = |range: &std::ops::Range<usize>| {
+                range.start < stream.range.end && stream.range.start < range.end
+            };
+            return !spelled.edits.iter().any(|edit| touches(&edit.range));
         }
         if !self.needs_adaptation() {
             return true;

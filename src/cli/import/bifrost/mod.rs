@@ -11,7 +11,7 @@ mod governance;
 use std::path::Path;
 
 use super::document::{Field, FieldResult, SourceNode, SourceValue};
-use super::draft::{Credential, ImportDraft, MAX_WEIGHT, ProviderDraft, TargetDraft, TimeoutDraft};
+use super::draft::{DraftCredential, ImportDraft, MAX_WEIGHT, ProviderDraft, TargetDraft, TimeoutDraft};
 use super::file::read_text;
 use super::litellm::endpoint::{base_url, vertex_url};
 use super::litellm::prefixes::{self, BaseRule};
@@ -254,7 +254,7 @@ impl Import<'_> {
                 None => self.draft.secrets.store(&label, text),
             };
             match stored {
-                Ok(name) => provider.credential = Some(Credential::Env(name)),
+                Ok(name) => provider.credential = Some(DraftCredential::Env(name)),
                 Err(reason) if kind.kind.needs_credential() => return Ok(Err(reason.to_owned())),
                 Err(_) => {}
             }
@@ -403,7 +403,7 @@ impl Import<'_> {
                         vertex-token (docs/providers.md)";
             self.report.changed(&field, "provider.credential", note);
         }
-        provider.credential = Some(Credential::File("vertex-token".to_owned()));
+        provider.credential = Some(DraftCredential::File("vertex-token".to_owned()));
         Ok(Ok(()))
     }
 

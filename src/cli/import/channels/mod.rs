@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::document::{Field, SourceNode, SourceValue};
-use super::draft::{Credential, ImportDraft, MAX_WEIGHT, ProviderDraft, TargetDraft, cut, printable};
+use super::draft::{DraftCredential, ImportDraft, MAX_WEIGHT, ProviderDraft, TargetDraft, cut, printable};
 use super::file::{begins_with, read_text};
 use super::report::{FieldOutcome, FieldReport};
 use super::{ImportError, Imported, MAX_TABLE, json};
@@ -230,7 +230,7 @@ impl Import {
             match self.draft.secrets.store(&name, key) {
                 Ok(env) => {
                     let mut provider = provider.clone();
-                    provider.credential = Some(Credential::Env(env));
+                    provider.credential = Some(DraftCredential::Env(env));
                     names.push(self.draft.provider(provider));
                 }
                 Err(reason) => self.report.row(format!("{shown}.key"), FieldOutcome::Impossible, "", reason),

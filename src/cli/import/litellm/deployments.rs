@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::endpoint::{self, DeploymentEndpoint, Parameters};
 use super::{Context, REFERENCE, parameters};
 use crate::cli::import::document::{Field, FieldResult};
-use crate::cli::import::draft::{Credential, ProviderDraft, TimeoutDraft};
+use crate::cli::import::draft::{DraftCredential, ProviderDraft, TimeoutDraft};
 
 /// Deployment that has a counterpart in the result.
 pub(super) struct Deployment {
@@ -149,16 +149,16 @@ fn endpoint_credential(
     context: &mut Context<'_>,
     params: &Field<'_>,
     endpoint: &DeploymentEndpoint,
-) -> FieldResult<Result<Option<Credential>, &'static str>> {
+) -> FieldResult<Result<Option<DraftCredential>, &'static str>> {
     let provider = &endpoint.provider;
     let found = match (context.value(params, "api_key"), endpoint.token_file) {
         (Some(key), _) => match credential(context, &key, &provider.name)? {
             Ok(found) => found,
             Err(reason) => return Ok(Err(reason)),
         },
-        (None, Some(file)) => Some(Credential::File(file.to_owned())),
+        (None, Some(file)) => Some(DraftCredential::File(file.to_owned())),
         (None, None) => match endpoint.env {
-            Some(env) => context.draft.secrets.reference(env).ok().map(Credential::Env),
+            Some(env) => context.draft.secrets.reference(env).ok().map(DraftCredential::Env),
             None => None,
         },
     };
@@ -173,7 +173,7 @@ fn credential(
     context: &mut Context<'_>,
     key: &Field<'_>,
     owner: &str,
-) -> FieldResult<Result<Option<Credential>, &'static str>> {
+) -> FieldResult<Result<Option<DraftCredential>, &'static str>> {
     let text = key.text()?.trim();
     if text.is_empty() {
         return Ok(Ok(None));
@@ -182,7 +182,7 @@ fn credential(
         Some(name) => context.reference(name),
         None => context.draft.secrets.store(owner, text),
     };
-    Ok(stored.map(|name| Some(Credential::Env(name))))
+    Ok(stored.map(|name| Some(DraftCredential::Env(name))))
 }
 
 fn report_endpoint(

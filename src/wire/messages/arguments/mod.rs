@@ -12,7 +12,7 @@ mod place;
 
 use bytes::{BufMut, BytesMut};
 
-use self::place::{ArgumentsPosition, Step, meaning};
+use self::place::{ArgumentsPosition, PlaceStep, meaning};
 use crate::json::{Cursor, JsonStr, push_escaped};
 
 /// Destination of repaired text.
@@ -123,20 +123,20 @@ impl ArgumentsRepair {
             }
             let (character, length) = meaning(rest);
             match self.place.step(character) {
-                Step::Pass => at += length,
+                PlaceStep::Pass => at += length,
                 // Hold back a comma until the next element begins: it may turn out to be a trailing one.
-                Step::Comma => {
+                PlaceStep::Comma => {
                     (self.comma, comma_at) = (true, Some(at));
                     at += length;
                 }
-                Step::Begin => {
+                PlaceStep::Begin => {
                     if std::mem::take(&mut self.comma) && comma_at.take().is_none() {
                         out.put(self.gap.as_bytes());
                         self.gap.clear();
                     }
                     at += length;
                 }
-                Step::End => {
+                PlaceStep::End => {
                     // Drop a trailing comma before a closing bracket.
                     if std::mem::take(&mut self.comma) {
                         self.mended = true;
@@ -148,28 +148,28 @@ impl ArgumentsRepair {
                     }
                     at += length;
                 }
-                step @ (Step::Drop | Step::Surplus) => {
-                    self.mended |= matches!(step, Step::Surplus);
+                step @ (PlaceStep::Drop | PlaceStep::Surplus) => {
+                    self.mended |= matches!(step, PlaceStep::Surplus);
                     out.put(slice(from, at).as_bytes());
                     at += length;
                     from = at;
                 }
-                Step::Close => {}
-                Step::Insert(patch) => {
+                PlaceStep::Close => {}
+                PlaceStep::Insert(patch) => {
                     self.mended = true;
                     out.put(slice(from, at).as_bytes());
                     out.put(patch.text().as_bytes());
                     from = at;
                 }
                 // A control character inside a string: escape it.
-                Step::Escape => {
+                PlaceStep::Escape => {
                     self.mended = true;
                     out.put(slice(from, at).as_bytes());
                     out.put(b"\\");
                     from = at;
                     at += length;
                 }
-                Step::Fault => {
+                PlaceStep::Fault => {
                     out.put(slice(from, comma_at.unwrap_or(at)).as_bytes());
                     self.mode = if self.place.is_start() { Mode::Holding } else { Mode::Broken };
                     self.mended = true;

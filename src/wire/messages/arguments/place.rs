@@ -71,7 +71,7 @@ enum Digits {
 
 /// Action for a character.
 #[derive(Clone, Copy)]
-pub(super) enum Step {
+pub(super) enum PlaceStep {
     Pass,
     /// Output it only if another element follows.
     Comma,
@@ -195,8 +195,8 @@ impl ArgumentsPosition {
 
     /// Processes the next character. `None` stands for an invalid escape.
     #[inline(always)]
-    pub(super) fn step(&mut self, character: Option<u8>) -> Step {
-        let Some(character) = character else { return Step::Fault };
+    pub(super) fn step(&mut self, character: Option<u8>) -> PlaceStep {
+        let Some(character) = character else { return PlaceStep::Fault };
         match self.at {
             At::String { key } => self.in_string(key, character),
             At::Escape { key } => self.in_escape(key, character),
@@ -206,28 +206,28 @@ impl ArgumentsPosition {
             // White space or another document; the call has its arguments already.
             At::Done => {
                 if is_space(character) {
-                    Step::Drop
+                    PlaceStep::Drop
                 } else {
-                    Step::Surplus
+                    PlaceStep::Surplus
                 }
             }
             At::Start => match character {
                 b'{' => self.enter(true),
-                _ if is_space(character) => Step::Drop,
-                _ => Step::Fault,
+                _ if is_space(character) => PlaceStep::Drop,
+                _ => PlaceStep::Fault,
             },
-            _ if is_space(character) => Step::Pass,
+            _ if is_space(character) => PlaceStep::Pass,
             At::FirstKey | At::Key => match character {
                 b'"' => self.begin(At::String { key: true }),
                 b'}' => self.leave(true),
-                _ => Step::Fault,
+                _ => PlaceStep::Fault,
             },
             At::Colon if character == b':' => {
                 self.at = At::Value;
-                Step::Pass
+                PlaceStep::Pass
             }
-            At::Colon => Step::Fault,
-            // An empty array, or a trailing comma, which `Step::End` drops.
+            At::Colon => PlaceStep::Fault,
+            // An empty array, or a trailing comma, which `PlaceStep::End` drops.
             At::Element if character == b']' => self.leave(false),
             At::Value | At::Element => match character {
                 b'{' => self.enter(true),
@@ -239,92 +239,92 @@ impl ArgumentsPosition {
                 b'-' => self.begin(At::Number(Digits::Minus)),
                 b'0' => self.begin(At::Number(Digits::Zero)),
                 b'1'..=b'9' => self.begin(At::Number(Digits::Whole)),
-                _ => Step::Fault,
+                _ => PlaceStep::Fault,
             },
             At::After => match (character, self.open.last()) {
                 (b',', Some(&object)) => {
                     self.at = if object { At::Key } else { At::Element };
-                    Step::Comma
+                    PlaceStep::Comma
                 }
                 (b'}', Some(true)) => self.leave(true),
                 (b']', Some(false)) => self.leave(false),
-                _ => Step::Fault,
+                _ => PlaceStep::Fault,
             },
         }
     }
 
     /// Starts a value or a name.
     #[inline]
-    fn begin(&mut self, at: At) -> Step {
+    fn begin(&mut self, at: At) -> PlaceStep {
         self.at = at;
-        Step::Begin
+        PlaceStep::Begin
     }
 
     #[inline]
-    fn enter(&mut self, object: bool) -> Step {
+    fn enter(&mut self, object: bool) -> PlaceStep {
         // Deeper text is held and ends up in `_raw`.
         if self.open.len() == MAX_DEPTH {
-            return Step::Fault;
+            return PlaceStep::Fault;
         }
         self.open.push(object);
         self.begin(if object { At::FirstKey } else { At::Element })
     }
 
     #[inline]
-    fn leave(&mut self, object: bool) -> Step {
+    fn leave(&mut self, object: bool) -> PlaceStep {
         if self.open.last() != Some(&object) {
-            return Step::Fault;
+            return PlaceStep::Fault;
         }
         self.open.pop();
         self.at = if self.open.is_empty() { At::Done } else { At::After };
-        Step::End
+        PlaceStep::End
     }
 
-    fn in_string(&mut self, key: bool, character: u8) -> Step {
+    fn in_string(&mut self, key: bool, character: u8) -> PlaceStep {
         match character {
             b'"' => self.at = if key { At::Colon } else { At::After },
             b'\\' => self.at = At::Escape { key },
             // JSON does not allow a raw line end in a string; escape it.
-            0..0x20 => return Step::Escape,
+            0..0x20 => return PlaceStep::Escape,
             _ => {}
         }
-        Step::Pass
+        PlaceStep::Pass
     }
 
     #[inline]
-    fn in_escape(&mut self, key: bool, character: u8) -> Step {
+    fn in_escape(&mut self, key: bool, character: u8) -> PlaceStep {
         match character {
             b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.at = At::String { key },
             b'u' => self.at = At::Hex { key, left: 4 },
             // Not a valid escape: the backslash was meant literally.
             _ => {
                 self.at = At::String { key };
-                return Step::Insert(Patch::Backslash);
+                return PlaceStep::Insert(Patch::Backslash);
             }
         }
-        Step::Pass
+        PlaceStep::Pass
     }
 
-    fn in_hex(&mut self, key: bool, left: u8, character: u8) -> Step {
+    fn in_hex(&mut self, key: bool, left: u8, character: u8) -> PlaceStep {
         if !character.is_ascii_hexdigit() {
             self.at = At::String { key };
-            return Step::Insert(Patch::Zeros(left));
+            return PlaceStep::Insert(Patch::Zeros(left));
         }
         self.at = if left > 1 { At::Hex { key, left: left - 1 } } else { At::String { key } };
-        Step::Pass
+        PlaceStep::Pass
     }
 
-    fn in_word(&mut self, word: Word, read: u8, character: u8) -> Step {
+    fn in_word(&mut self, word: Word, read: u8, character: u8) -> PlaceStep {
         let rest = word.rest(read).as_bytes();
         if rest.first() != Some(&character) {
-            return Step::Fault;
+            return PlaceStep::Fault;
         }
         self.at = if rest.len() > 1 { At::Word { word, read: read + 1 } } else { At::After };
-        Step::Pass
+        PlaceStep::Pass
     }
 
     #[inline]
-    fn in_number(&mut self, digits: Digits, character: u8) -> Step {
+    fn in_number(&mut self, digits: Digits, character: u8) -> PlaceStep {
         use Digits as D;
         let next = match (digits, character) {
             (D::Minus, b'0') => D::Zero,
@@ -337,12 +337,12 @@ impl ArgumentsPosition {
             // A number has no end mark; the next character ends it and is then read again in the new state.
             (D::Zero | D::Whole | D::Fraction | D::Exponent, _) => {
                 self.at = At::After;
-                return Step::Close;
+                return PlaceStep::Close;
             }
-            _ => return Step::Fault,
+            _ => return PlaceStep::Fault,
         };
         self.at = At::Number(next);
-        Step::Pass
+        PlaceStep::Pass
     }
 }
 
