@@ -1,6 +1,6 @@
 //! Attributes of spans, events, log records and data points: `KeyValue` and `AnyValue` of OTLP's common.proto.
 
-use super::protobuf::{MessageWriter, bytes_field_len, varint_field_len};
+use super::protobuf::{ProtobufWriter, bytes_field_len, varint_field_len};
 
 /// Longest text of an attribute, in bytes. Longer ones are cut: model ids and paths come from clients.
 const MAX_TEXT: usize = 256;
@@ -8,13 +8,13 @@ const MAX_TEXT: usize = 256;
 /// Writer of attributes into a field of a message.
 #[derive(Debug)]
 pub struct Attributes<'m, 'b> {
-    message: &'m mut MessageWriter<'b>,
+    message: &'m mut ProtobufWriter<'b>,
     field: u32,
 }
 
 impl<'m, 'b> Attributes<'m, 'b> {
     /// Writes attributes into the repeated field `field`.
-    pub fn new(message: &'m mut MessageWriter<'b>, field: u32) -> Self {
+    pub fn new(message: &'m mut ProtobufWriter<'b>, field: u32) -> Self {
         Attributes { message, field }
     }
 

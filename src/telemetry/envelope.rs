@@ -3,7 +3,7 @@
 
 use super::attributes::Attributes;
 use super::conventions::Conventions;
-use super::protobuf::{MessageFields, MessageWriter, WireValue, bytes_field_len};
+use super::protobuf::{MessageFields, ProtobufWriter, WireValue, bytes_field_len};
 
 /// Name of the instrumentation scope.
 const SCOPE: &str = "model-gateway";
@@ -25,10 +25,10 @@ impl Envelope {
     ) -> Self {
         let mut envelope =
             Envelope { resource: Vec::new(), scope: Vec::new(), schema_url: conventions.schema_url() };
-        let mut message = MessageWriter::new(&mut envelope.resource);
+        let mut message = ProtobufWriter::new(&mut envelope.resource);
         let mut attributes = Attributes::new(&mut message, 1);
         resource.for_each(|(key, value)| attributes.text(key, value));
-        let mut scope = MessageWriter::new(&mut envelope.scope);
+        let mut scope = ProtobufWriter::new(&mut envelope.scope);
         scope.bytes(1, SCOPE.as_bytes());
         scope.bytes(2, version.as_bytes());
         Attributes::new(&mut scope, 3).text("gateway.semantic_conventions", conventions.name());
@@ -44,7 +44,7 @@ impl Envelope {
         let scope = bytes_field_len(1, self.scope.len()) + items.len() + schema;
         let resource = bytes_field_len(1, self.resource.len()) + bytes_field_len(2, scope);
         let mut out = Vec::with_capacity(bytes_field_len(1, resource));
-        let mut message = MessageWriter::new(&mut out);
+        let mut message = ProtobufWriter::new(&mut out);
         message.begin(1, resource);
         message.bytes(1, &self.resource);
         message.begin(2, scope);

@@ -2,7 +2,7 @@
 
 use super::attributes::Attributes;
 use super::facts::RequestFacts;
-use super::protobuf::MessageWriter;
+use super::protobuf::ProtobufWriter;
 use super::span::{known_method, request_attributes};
 use super::trace_context::{SpanId, TraceId};
 
@@ -34,7 +34,7 @@ pub fn encode_record(request: &RequestFacts<'_>, trace: Option<RecordTrace>, out
         None => INFO,
     };
     let end = request.start.saturating_add(request.nanos);
-    MessageWriter::new(out).message(RECORDS, |record| {
+    ProtobufWriter::new(out).message(RECORDS, |record| {
         record.fixed64(1, end);
         record.varint(2, number);
         record.bytes(3, severity.as_bytes());

@@ -9,7 +9,7 @@ use prometheus::proto::{Metric, MetricFamily, MetricType};
 
 use super::attributes::Attributes;
 use super::conventions::Conventions;
-use super::protobuf::MessageWriter;
+use super::protobuf::ProtobufWriter;
 use super::queue::Taken;
 
 /// Field of the metrics in `ScopeMetrics`.
@@ -77,7 +77,7 @@ fn encode_family(
         MetricType::SUMMARY | MetricType::UNTYPED => return,
     };
     out.push_with(points.len(), |out| {
-        MessageWriter::new(out).message(METRICS, |metric| {
+        ProtobufWriter::new(out).message(METRICS, |metric| {
             metric.bytes(1, name.as_bytes());
             metric.bytes(2, family.help().as_bytes());
             metric.bytes(3, unit.as_bytes());
@@ -100,14 +100,14 @@ fn encode_family(
     });
 }
 
-fn encode_number(message: &mut MessageWriter<'_>, point: &Metric, value: f64, time: CollectionTime) {
+fn encode_number(message: &mut ProtobufWriter<'_>, point: &Metric, value: f64, time: CollectionTime) {
     labels(message, 7, point);
     message.fixed64(2, time.start);
     message.fixed64(3, time.now);
     message.double(4, value);
 }
 
-fn encode_histogram(message: &mut MessageWriter<'_>, point: &Metric, time: CollectionTime) {
+fn encode_histogram(message: &mut ProtobufWriter<'_>, point: &Metric, time: CollectionTime) {
     let histogram = point.get_histogram();
     labels(message, 9, point);
     message.fixed64(2, time.start);
@@ -135,7 +135,7 @@ fn encode_histogram(message: &mut MessageWriter<'_>, point: &Metric, time: Colle
     message.packed64(7, bounds.iter().map(|bound| bound.to_bits()));
 }
 
-fn labels(message: &mut MessageWriter<'_>, field: u32, point: &Metric) {
+fn labels(message: &mut ProtobufWriter<'_>, field: u32, point: &Metric) {
     let mut attributes = Attributes::new(message, field);
     for label in point.get_label() {
         attributes.text(&attribute_name(label.name()), label.value());

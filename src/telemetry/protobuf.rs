@@ -9,14 +9,14 @@ const FIXED32: u8 = 5;
 
 /// Writer of protobuf fields to the end of a buffer. MessageFields may come in any order.
 #[derive(Debug)]
-pub struct MessageWriter<'b> {
+pub struct ProtobufWriter<'b> {
     out: &'b mut Vec<u8>,
 }
 
-impl<'b> MessageWriter<'b> {
+impl<'b> ProtobufWriter<'b> {
     /// Writes the fields of a message to the end of `out`.
     pub fn new(out: &'b mut Vec<u8>) -> Self {
-        MessageWriter { out }
+        ProtobufWriter { out }
     }
 
     fn tag(&mut self, field: u32, wire: u8) {
@@ -70,12 +70,12 @@ impl<'b> MessageWriter<'b> {
     }
 
     /// Writes a nested message.
-    pub fn message(&mut self, field: u32, write: impl FnOnce(&mut MessageWriter<'_>)) {
+    pub fn message(&mut self, field: u32, write: impl FnOnce(&mut ProtobufWriter<'_>)) {
         self.tag(field, BYTES);
         let start = self.out.len();
         // One byte of length is right for most messages; a longer one moves the message.
         self.out.push(0);
-        write(&mut MessageWriter { out: self.out });
+        write(&mut ProtobufWriter { out: self.out });
         let length = self.out.len() - start - 1;
         let size = varint_len(length as u64);
         if size > 1 {
@@ -220,7 +220,7 @@ mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 0..20_000),
         ) {
             let mut out = Vec::new();
-            let mut message = MessageWriter::new(&mut out);
+            let mut message = ProtobufWriter::new(&mut out);
             message.varint(number, varint);
             message.message(number, |nested| {
                 nested.fixed64(1, fixed);
@@ -236,7 +236,7 @@ mod tests {
             let nested: Vec<_> = MessageFields::new(nested).collect();
             prop_assert_eq!(nested, [(1, WireValue::Fixed64(fixed)), (2, WireValue::Bytes(&bytes))]);
             let mut field = Vec::new();
-            MessageWriter::new(&mut field).bytes(number, &bytes);
+            ProtobufWriter::new(&mut field).bytes(number, &bytes);
             prop_assert_eq!(field.len(), bytes_field_len(number, bytes.len()));
         }
 

@@ -4,7 +4,7 @@
 use super::attributes::Attributes;
 use super::conventions::{Conventions, operation_name};
 use super::facts::{AttemptFacts, EventKind, RequestFacts, TraceFacts};
-use super::protobuf::MessageWriter;
+use super::protobuf::ProtobufWriter;
 
 /// Field of the spans in `ScopeSpans`.
 pub(super) const SPANS: u32 = 2;
@@ -25,7 +25,7 @@ pub fn encode_request(
     conventions: Conventions,
     out: &mut Vec<u8>,
 ) -> usize {
-    let mut scope = MessageWriter::new(out);
+    let mut scope = ProtobufWriter::new(out);
     scope.message(SPANS, |span| encode_server(span, request, trace));
     for (index, attempt) in trace.attempts.iter().enumerate() {
         let continued = if attempt.is_continuation { index.checked_sub(1) } else { None };
@@ -35,7 +35,7 @@ pub fn encode_request(
     1 + trace.attempts.len()
 }
 
-fn encode_server(span: &mut MessageWriter<'_>, request: &RequestFacts<'_>, trace: &TraceFacts<'_>) {
+fn encode_server(span: &mut ProtobufWriter<'_>, request: &RequestFacts<'_>, trace: &TraceFacts<'_>) {
     span.bytes(1, trace.trace.as_bytes());
     span.bytes(2, trace.span.as_bytes());
     if let Some(state) = trace.state {
@@ -66,7 +66,7 @@ fn encode_server(span: &mut MessageWriter<'_>, request: &RequestFacts<'_>, trace
     span.fixed32(16, SAMPLED | HAS_REMOTE | remote);
 }
 
-fn span_events(span: &mut MessageWriter<'_>, trace: &TraceFacts<'_>) {
+fn span_events(span: &mut ProtobufWriter<'_>, trace: &TraceFacts<'_>) {
     for event in trace.events {
         span.message(11, |message| {
             message.fixed64(1, event.at);
@@ -86,7 +86,7 @@ fn span_events(span: &mut MessageWriter<'_>, trace: &TraceFacts<'_>) {
     }
 }
 
-fn encode_status(span: &mut MessageWriter<'_>, message: &str) {
+fn encode_status(span: &mut ProtobufWriter<'_>, message: &str) {
     span.message(15, |status| {
         if !message.is_empty() {
             status.bytes(2, message.as_bytes());
@@ -132,7 +132,7 @@ pub(super) fn request_attributes(to: &mut Attributes<'_, '_>, request: &RequestF
 }
 
 fn encode_attempt(
-    span: &mut MessageWriter<'_>,
+    span: &mut ProtobufWriter<'_>,
     attempt: &AttemptFacts<'_>,
     before: Option<&AttemptFacts<'_>>,
     request: &RequestFacts<'_>,
