@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::config::overrides::Overrides;
 use crate::config::settings;
 
 /// Environment of a case.
@@ -27,7 +28,7 @@ impl Vault for Variables {
 fn load(table: &str, variables: &[(&'static str, &'static str)]) -> Result<TelemetrySettings, String> {
     let text = format!("[server]\nlisten = [\"127.0.0.1:0\"]\n{table}");
     let vault = Variables(variables.iter().copied().collect());
-    let read = settings::read(Path::new("gateway.toml"), &text, &vault);
+    let read = settings::read(Path::new("gateway.toml"), &text, &Overrides::default(), &vault);
     read.map(|settings| settings.telemetry).map_err(|report| report.to_string())
 }
 

@@ -374,13 +374,5 @@ impl ExchangeHooks for Recorder {
         Box::pin(async { Err(ExchangeOutcome::Failed(error)) })
     }
 
-    fn has_remedy(&self, _ctx: &Self::CTX) -> bool {
-        false
-    }
-
-    fn reauthorize<'h>(&'h self, _ctx: &'h mut Self::CTX, _within: Duration) -> HookFuture<'h, bool> {
-        Box::pin(async { false })
-    }
-
     fn on_exchange_end(&self, _ctx: &mut Ctx) {}
 }
