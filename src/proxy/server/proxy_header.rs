@@ -64,13 +64,19 @@ impl ProxyHeaderReader<'_> {
         let peer = stream.get_socket_digest();
         let peer = peer.as_ref().and_then(|digest| digest.peer_addr()).and_then(|peer| peer.as_inet());
         let is_optional = self.mode == ProxyProtocol::Optional;
-        if !peer.is_some_and(|peer| self.proxies.trusts(peer.ip())) {
+        let is_trusted = peer.is_some_and(|peer| self.proxies.trusts(peer.ip()));
+        if !is_trusted && is_optional {
             // What it sends is never taken for a header.
-            return if is_optional { Ok(stream) } else { Err(ProxyHeaderRefusal::Untrusted) };
+            return Ok(stream);
         }
         let stream = stream.into_any().downcast::<TcpStream>();
         let mut stream = stream.map_err(|_| ProxyHeaderRefusal::Closed)?;
         let mut bytes = Vec::with_capacity(READ);
+        if !is_trusted {
+            // Only a connection that sends something is one that a client misses.
+            let first = tokio::time::timeout(self.timeout, read_more(&mut stream, &mut bytes)).await;
+            return Err(first.unwrap_or(Ok(())).err().unwrap_or(ProxyHeaderRefusal::Untrusted));
+        }
         if is_optional {
             let first = tokio::time::timeout(self.idle, read_more(&mut stream, &mut bytes)).await;
             first.map_err(|_| ProxyHeaderRefusal::Closed)??;

@@ -25,8 +25,8 @@ fn preflight(origin: &str, path: &str) -> Vec<u8> {
 fn of_cors(answer: &Answer) -> Vec<(String, String)> {
     let fields = answer.head.fields.iter();
     let mut found: Vec<_> = fields
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()))
         .filter(|(name, _)| name.starts_with("access-control-") || name == "vary")
-        .map(|(name, value)| (name.to_string(), value.to_string()))
         .collect();
     found.sort();
     found
@@ -98,7 +98,7 @@ async fn cors_headers_are_on_every_response_errors_included() {
         let readable = ["content-type", "content-length", "cache-control"];
         let of_connection = ["date", "connection", "keep-alive", "transfer-encoding", "vary", "allow"];
         for (name, _) in &answer.head.fields {
-            let name = name.to_string();
+            let name = name.to_ascii_lowercase();
             let listed = exposed.contains(&&*name)
                 || readable.contains(&&*name)
                 || of_connection.contains(&&*name)

@@ -3,7 +3,7 @@
 use super::{NET_KEY, list, setup};
 use crate::support::client::{Client, request};
 use crate::support::gateway::Gateway;
-use crate::support::http2;
+use crate::support::{http2, until};
 
 #[tokio::test]
 async fn forwarded_address_of_a_trusted_proxy_is_the_client() {
@@ -89,10 +89,14 @@ async fn forwarded_address_holds_for_a_websocket() {
         let text = br#"{"type":"response.create","model":"no-such-model","input":"x"}"#;
         // A text frame, masked with zeros.
         let frame = [&[0x81, 0x80 | u8::try_from(text.len()).unwrap(), 0, 0, 0, 0], &text[..]].concat();
-        let lines = gateway.access_log().len();
         client.send(frame).await;
-        let log = gateway.wait_for_log(lines + 1).await;
-        let line = &log[lines];
+        let mut found = None;
+        until(|| {
+            found = gateway.access_log().into_iter().find(|line| line["websocket"] == true);
+            found.is_some()
+        })
+        .await;
+        let line = found.unwrap();
         assert_eq!((&line["client"], &line["error"]), (&address.into(), &"unknown_model".into()), "{line}");
     }
 }
