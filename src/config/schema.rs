@@ -262,6 +262,7 @@ fn aws(key: &str) -> Option<KeyType> {
 }
 
 /// Keys of tables that no other table resembles.
+#[expect(clippy::too_many_lines, reason = "one line for each setting")]
 fn other(path: &str) -> Option<KeyType> {
     Some(match path {
         "server" | "limits" | "reload" | "log" | "store" | "admin" | "admin.tls" | "telemetry" | "tokens"

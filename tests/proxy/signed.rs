@@ -98,6 +98,7 @@ async fn signed_request_over_http2_is_served() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one row for each fault")]
 async fn signed_request_is_refused_if_anything_is_wrong() {
     const SIGNATURE: &str = "InvalidSignatureException";
     const UNKNOWN: &str = "UnrecognizedClientException";

@@ -142,9 +142,8 @@ fn check(claims: &Map<String, Value>, expected: Expected<'_>) -> Result<(), &'st
     need(expires > now.saturating_sub(LEEWAY), "exp")?;
     let issued = time("iat").flatten().ok_or("iat")?;
     need(issued <= later && issued >= now.saturating_sub(MAX_AGE), "iat")?;
-    match time("nbf") {
-        Some(begin) => need(begin.is_some_and(|begin| begin <= later), "nbf")?,
-        None => {}
+    if let Some(begin) = time("nbf") {
+        need(begin.is_some_and(|begin| begin <= later), "nbf")?;
     }
     need(text("nonce") == Some(expected.nonce), "nonce")?;
     need(text("sub").is_some_and(|sub| (1..=255).contains(&sub.len())), "sub")?;

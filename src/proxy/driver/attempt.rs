@@ -17,6 +17,7 @@ use super::fault::{Fault, FaultBody, UNRESOLVED};
 use super::hooks::ExchangeHooks;
 use super::outcome::{AttemptError, DrainDeadline, ExchangeOutcome, failed};
 use super::peer::Upstream;
+use super::provider_socket::ProviderSession;
 use super::resend::{Resends, Unanswered, is_downgrade};
 use super::send::{WRITE_TIMEOUT, WrittenPart};
 
@@ -141,24 +142,9 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                     // Before the head is written, which announces the close.
                     self.close_if_draining();
                     let outcome = Forwarding::run(self, &mut upstream, &peer).await;
-                    // Unread bytes of this exchange would corrupt the next response on the connection.
-                    let read =
-                        matches!(outcome, ExchangeOutcome::Complete | ExchangeOutcome::UpstreamError(..));
-                    if read && written == WrittenPart::Whole {
-                        match upstream {
-                            HttpSession::Custom(socket) => self.release_socket(socket),
-                            upstream => connections.release(upstream, &peer),
-                        }
-                    }
-                    if self.proxy.has_remedy(self.ctx)
-                        && matches!(outcome, ExchangeOutcome::UpstreamError(..))
-                        && self.sent < Sent::Content
-                    {
-                        let timeouts = self.clock.timeouts;
-                        if self.proxy.reauthorize(self.ctx, timeouts.connect).await {
-                            self.clock.apply_timeouts(timeouts);
-                            continue;
-                        }
+                    self.release(upstream, &peer, &outcome, written);
+                    if self.proxy.has_remedy(self.ctx) && Box::pin(self.remedy(&outcome)).await {
+                        continue;
                     }
                     return outcome;
                 }
@@ -184,6 +170,37 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                 }
             }
         }
+    }
+
+    /// Keeps the connection for another request, if this one has ended on it.
+    fn release(
+        &self,
+        upstream: ProviderSession,
+        peer: &Upstream,
+        outcome: &ExchangeOutcome,
+        written: WrittenPart,
+    ) {
+        // Unread bytes of this exchange would corrupt the next response on the connection.
+        let read = matches!(outcome, ExchangeOutcome::Complete | ExchangeOutcome::UpstreamError(..));
+        if read && written == WrittenPart::Whole {
+            match upstream {
+                HttpSession::Custom(socket) => self.release_socket(socket),
+                upstream => self.proxy.connections().release(upstream, peer),
+            }
+        }
+    }
+
+    /// Renews what the provider has refused. Returns whether the request is to be sent again.
+    async fn remedy(&mut self, outcome: &ExchangeOutcome) -> bool {
+        if !matches!(outcome, ExchangeOutcome::UpstreamError(..)) || self.sent >= Sent::Content {
+            return false;
+        }
+        let timeouts = self.clock.timeouts;
+        let is_renewed = self.proxy.reauthorize(self.ctx, timeouts.connect).await;
+        if is_renewed {
+            self.clock.apply_timeouts(timeouts);
+        }
+        is_renewed
     }
 
     /// Returns the peer of the selected target, and resolves its name first where that is needed. `within` is the

@@ -159,9 +159,12 @@ fn items(input: Option<&Value>) -> Vec<Value> {
 
 /// Makes the last event of a response that is steered of the one that it would have had.
 pub(in super::super) fn end_steered(last: &mut Value) {
-    last["type"] = json!("response.incomplete");
-    last["response"]["status"] = json!("incomplete");
-    last["response"]["incomplete_details"] = json!({"reason": "steered"});
+    let Some(event) = last.as_object_mut() else { return };
+    event.insert("type".to_owned(), json!("response.incomplete"));
+    if let Some(response) = event.get_mut("response").and_then(Value::as_object_mut) {
+        response.insert("status".to_owned(), json!("incomplete"));
+        response.insert("incomplete_details".to_owned(), json!({"reason": "steered"}));
+    }
 }
 
 impl Create {
@@ -170,7 +173,9 @@ impl Create {
         let mut body = self.body.clone();
         let mut input = items(body.get("input"));
         input.extend(steers);
-        body["input"] = Value::Array(input);
+        if let Some(members) = body.as_object_mut() {
+            members.insert("input".to_owned(), Value::Array(input));
+        }
         let text = Bytes::from(body.to_string());
         (Create { body, generates: true, lane: self.lane.clone() }, text)
     }

@@ -116,6 +116,7 @@ async fn converse_tool_call_is_answered_by_its_result() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one row for each rule")]
 async fn converse_request_that_breaks_a_rule_is_refused() {
     let simulator = start(SimulatedProvider::Bedrock).await;
     let user = |content: Value| json!({"messages": [{"role": "user", "content": content}]});
