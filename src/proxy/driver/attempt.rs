@@ -150,17 +150,9 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                             upstream => connections.release(upstream, &peer),
                         }
                     }
-                    if self.proxy.has_remedy(self.ctx)
-                        && matches!(outcome, ExchangeOutcome::UpstreamError(..))
-                        && self.sent < Sent::Content
-                    {
-                        let timeouts = self.clock.timeouts;
-                        if self.proxy.reauthorize(self.ctx, timeouts.connect).await {
-                            self.clock.apply_timeouts(timeouts);
-                            continue;
-                        }
+                    if !self.reauthorized(&outcome).await {
+                        return outcome;
                     }
-                    return outcome;
                 }
                 Err(AttemptError::Abort(error)) => return ExchangeOutcome::Failed(error),
                 Err(AttemptError::Connection(mut error, delivered)) => {
@@ -184,6 +176,23 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                 }
             }
         }
+    }
+
+    /// Prepares the attempt anew if the provider has refused its authorization and another one may be accepted, while
+    /// the client has nothing of a response. Returns false if the outcome is final.
+    async fn reauthorized(&mut self, outcome: &ExchangeOutcome) -> bool {
+        let is_refused = self.proxy.has_remedy(self.ctx)
+            && matches!(outcome, ExchangeOutcome::UpstreamError(..))
+            && self.sent < Sent::Content;
+        if !is_refused {
+            return false;
+        }
+        let timeouts = self.clock.timeouts;
+        let is_ready = self.proxy.reauthorize(self.ctx, timeouts.connect).await;
+        if is_ready {
+            self.clock.apply_timeouts(timeouts);
+        }
+        is_ready
     }
 
     /// Returns the peer of the selected target, and resolves its name first where that is needed. `within` is the
