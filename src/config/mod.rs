@@ -9,6 +9,7 @@
 mod admin;
 mod entries;
 mod fleet;
+mod key_path;
 mod keys;
 mod keys_file;
 mod limits;
@@ -46,7 +47,7 @@ pub use entries::{EntryKind, FieldError};
 pub use fleet::{FleetSettings, OnOutageSetting};
 pub use keys_file::{KeySettings, KeysFile, KeysFileError, Listed};
 pub use limits::Limits;
-pub use listeners::{ClientCertificates, CorsRule, HttpListener, ProxyProtocol, TlsListener};
+pub use listeners::{ClientCertificates, CorsRule, HttpListener, ProxyProtocol, TlsListener, read_tls_file};
 pub use overrides::{PREFIX as OVERRIDE_PREFIX, SettingOverride};
 pub use print::effective;
 pub use reload::{Baseline, LoadedFile, ReloadOutcome, ReloadRules, Reloader};
