@@ -81,6 +81,9 @@ fn counted() -> Metrics {
     metrics.upstream_errors.with_label_values(&["p", "rate_limited"]).inc();
     metrics.losses.with_label_values(&["chat", "messages", "temperature", "warn"]).inc();
     metrics.handshakes_failed.with_label_values(&["failed"]).inc();
+    metrics.certificate_not_after.with_label_values(&["127.0.0.1:8443"]).set(1);
+    metrics.certificate_reloads.with_label_values(&["applied"]).inc();
+    metrics.proxy_headers_refused.with_label_values(&["missing"]).inc();
     metrics.websocket_closes.with_label_values(&["client"]).inc();
     metrics.usage_bounded.with_label_values(&["p"]).inc();
     metrics.store_operations.with_label_values(&["keep", "done"]).inc();

@@ -238,6 +238,14 @@ pub(super) fn read_identity(
     (cert, key)
 }
 
+/// Reads a file of a TLS listener.
+///
+/// # Errors
+/// Returns the reason with the path if it cannot be read.
+pub fn read_tls_file(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// Reads the path of a PEM file, and checks that the file has an item of a kind.
 fn read_pem(
     value: &Value<'_>,

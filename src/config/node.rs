@@ -1,7 +1,6 @@
 //! Error-tolerant TOML reader: reports every wrong, unknown or missing key with its position and reads the rest.
 
 use std::cell::{Cell, RefCell};
-use std::fmt::Write as _;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::key_path::{KeyPath, Step};
 use super::overrides::Layer;
 use super::report::{Problem, Report, closest, excerpt, place};
 use super::values;
@@ -34,20 +34,6 @@ pub(super) struct Before {
     pub(super) lines: usize,
     /// Number of elements in lists of tables, by name of the list.
     pub(super) elements: Vec<(&'static str, usize)>,
-}
-
-/// Path of a value: a chain of keys and indexes, formatted only for a message.
-#[derive(Clone, Copy)]
-pub(super) struct KeyPath<'p> {
-    parent: Option<&'p KeyPath<'p>>,
-    step: Step<'p>,
-}
-
-#[derive(Clone, Copy)]
-enum Step<'p> {
-    Root,
-    Key(&'p str),
-    Index(usize),
 }
 
 impl<'t> TomlDocument<'t> {
@@ -150,32 +136,6 @@ fn in_order(problems: RefCell<Vec<Problem>>) -> Vec<Problem> {
     let mut problems = problems.into_inner();
     problems.sort_by_key(|problem| (problem.line, problem.column));
     problems
-}
-
-impl KeyPath<'_> {
-    fn write(&self, out: &mut String) {
-        if let Some(parent) = self.parent {
-            parent.write(out);
-        }
-        match self.step {
-            Step::Root => {}
-            Step::Key(key) => {
-                if !out.is_empty() {
-                    out.push('.');
-                }
-                out.push_str(key);
-            }
-            Step::Index(index) => {
-                let _ = write!(out, "[{index}]");
-            }
-        }
-    }
-
-    fn path(&self) -> String {
-        let mut out = String::new();
-        self.write(&mut out);
-        out
-    }
 }
 
 /// Value with its position.

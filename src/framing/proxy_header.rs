@@ -4,7 +4,7 @@
 //! The format is that of the HAProxy project's `proxy-protocol.txt` (2020-03-05). [`parse`] is a pure function of the
 //! bytes received so far: the same result for every split of them. Extensions of version 2 (TLVs) are skipped.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// First bytes of a version 1 header.
 const V1_PREFIX: &[u8] = b"PROXY ";

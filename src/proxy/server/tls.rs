@@ -3,7 +3,6 @@
 //! Pingora would make the handshake before it hands a connection over, with a fixed time-out of 60 s and without
 //! counting it. Here the handshake is made after the connection limits apply.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyD
 use sha2::{Digest as _, Sha256};
 
 use super::client_certificate::ReadIdentity;
-use crate::config::{ClientCertificates, TlsListener};
+use crate::config::{ClientCertificates, TlsListener, read_tls_file};
 use crate::metrics::Metrics;
 
 /// TLS listener with the certificate in effect.
@@ -165,7 +164,7 @@ fn load(listener: &TlsListener) -> Result<LoadedCertificate, String> {
     install_default_crypto_provider();
     let mut hash = Sha256::new();
     let mut read = |path: &Path| -> Result<Vec<u8>, String> {
-        let bytes = std::fs::read(path).map_err(|error: io::Error| format!("{}: {error}", path.display()))?;
+        let bytes = read_tls_file(path)?;
         hash.update((bytes.len() as u64).to_be_bytes());
         hash.update(&bytes);
         Ok(bytes)

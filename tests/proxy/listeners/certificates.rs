@@ -63,6 +63,8 @@ async fn client_certificate_is_required_and_binds_keys() {
     let bert = authority.numbered("bert.example", 12);
     let robert = authority.numbered("robert.example", 14);
     let carla = authority.numbered("carla.example", 15);
+    let failed = "gateway_tls_handshakes_failed_total";
+    let before = gateway.metrics().await.sum(failed, &[]);
     for (identity, key, status) in [
         (Some(&bert), BOUND_KEY, Some(200)),
         (Some(&robert), BOUND_KEY, Some(200)),
@@ -77,7 +79,7 @@ async fn client_certificate_is_required_and_binds_keys() {
     ] {
         assert_eq!(ask(&gateway, &authority, identity, key).await, status);
     }
-    gateway.wait_for_metric("gateway_tls_handshakes_failed_total", &[("reason", "failed")], 4.0).await;
+    gateway.wait_for_metric(failed, &[("reason", "failed")], before + 4.0).await;
     // HTTP/2, and the listener without TLS, whose connections have no certificate.
     for (identity, status) in [(&bert, 200), (&carla, 403)] {
         let config = authority.client_as(&["h2"], Some(identity));
