@@ -6,12 +6,12 @@ use std::fmt::Write as _;
 #[derive(Clone, Copy)]
 pub(super) struct KeyPath<'p> {
     pub(super) parent: Option<&'p KeyPath<'p>>,
-    pub(super) step: Step<'p>,
+    pub(super) step: KeyStep<'p>,
 }
 
 /// Last part of a path.
 #[derive(Clone, Copy)]
-pub(super) enum Step<'p> {
+pub(super) enum KeyStep<'p> {
     Root,
     Key(&'p str),
     Index(usize),
@@ -23,14 +23,14 @@ impl KeyPath<'_> {
             parent.write(out);
         }
         match self.step {
-            Step::Root => {}
-            Step::Key(key) => {
+            KeyStep::Root => {}
+            KeyStep::Key(key) => {
                 if !out.is_empty() {
                     out.push('.');
                 }
                 out.push_str(key);
             }
-            Step::Index(index) => {
+            KeyStep::Index(index) => {
                 let _ = write!(out, "[{index}]");
             }
         }

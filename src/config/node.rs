@@ -8,7 +8,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::key_path::{KeyPath, Step};
+use super::key_path::{KeyPath, KeyStep};
 use super::overrides::Layer;
 use super::report::{Problem, Report, closest, excerpt, place};
 use super::values;
@@ -75,7 +75,7 @@ impl<'t> TomlDocument<'t> {
 
     /// Returns the root table of the parsed text. It must be [finished](ConfigTable::finish).
     pub(super) fn root<'d>(&'d self, parsed: &'d Spanned<DeTable<'d>>) -> ConfigTable<'d> {
-        let place = KeyPath { parent: None, step: Step::Root };
+        let place = KeyPath { parent: None, step: KeyStep::Root };
         ConfigTable::new(self, parsed.get_ref(), parsed.span(), place)
     }
 
@@ -268,7 +268,7 @@ impl<'d> Value<'d> {
             return None;
         };
         for (index, element) in list.iter().enumerate() {
-            let place = KeyPath { parent: Some(&self.place), step: Step::Index(index) };
+            let place = KeyPath { parent: Some(&self.place), step: KeyStep::Index(index) };
             let (document, value, span) = (self.document, element.get_ref(), element.span());
             each(&Value { document, value, span, place, hidden: self.hidden });
         }
@@ -357,7 +357,7 @@ impl<'d> ConfigTable<'d> {
     pub(super) fn get(&self, key: &'static str) -> Option<Value<'_>> {
         // Missing keys are recorded too: the hint for an unknown key lists them.
         self.known.borrow_mut().push(key);
-        let place = KeyPath { parent: Some(&self.place), step: Step::Key(key) };
+        let place = KeyPath { parent: Some(&self.place), step: KeyStep::Key(key) };
         if let Some(value) = self.layered(key, place) {
             return Some(value);
         }
@@ -392,7 +392,7 @@ impl<'d> ConfigTable<'d> {
     pub(super) fn require(&self, key: &'static str, example: &str) -> Option<Value<'_>> {
         let value = self.get(key);
         if value.is_none() {
-            let path = KeyPath { parent: Some(&self.place), step: Step::Key(key) }.path();
+            let path = KeyPath { parent: Some(&self.place), step: KeyStep::Key(key) }.path();
             let hint = format!("for example: {example}");
             self.document.report(&self.span, path, "is missing".to_owned(), Some(hint));
         }
@@ -404,7 +404,7 @@ impl<'d> ConfigTable<'d> {
     pub(super) fn entries(&self, mut each: impl FnMut(&str, &Value<'_>)) {
         self.open.set(true);
         for (key, value) in self.table {
-            let place = KeyPath { parent: Some(&self.place), step: Step::Key(key.get_ref()) };
+            let place = KeyPath { parent: Some(&self.place), step: KeyStep::Key(key.get_ref()) };
             let (document, span) = (self.document, value.span());
             each(key.get_ref(), &Value { document, value: value.get_ref(), span, place, hidden: true });
         }
@@ -471,7 +471,7 @@ impl<'d> ConfigTable<'d> {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("known keys: {}", names.join(", ")),
             };
-            let path = KeyPath { parent: Some(&self.place), step: Step::Key(name) }.path();
+            let path = KeyPath { parent: Some(&self.place), step: KeyStep::Key(name) }.path();
             self.document.report(&key.span(), path, "unknown key".to_owned(), Some(hint));
         }
     }

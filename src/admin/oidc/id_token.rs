@@ -17,7 +17,7 @@ const MAX_AGE: i64 = 600;
 
 /// Reason why a token is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::admin) enum TokenFault {
+pub(in crate::admin) enum IdTokenFault {
     /// It is no signed token.
     #[error("it is no signed JSON Web Token")]
     Form,
@@ -63,45 +63,45 @@ struct Header {
 /// Verifies a token. Returns its claims.
 ///
 /// # Errors
-/// Returns the first fault. [`TokenFault::Key`] can mean that the issuer has new keys.
+/// Returns the first fault. [`IdTokenFault::Key`] can mean that the issuer has new keys.
 pub(super) fn verify(
     token: &str,
     keys: &[IssuerKey],
     expected: Expected<'_>,
-) -> Result<Map<String, Value>, TokenFault> {
+) -> Result<Map<String, Value>, IdTokenFault> {
     if token.len() > LONGEST {
-        return Err(TokenFault::Form);
+        return Err(IdTokenFault::Form);
     }
-    let (message, signature) = token.rsplit_once('.').ok_or(TokenFault::Form)?;
-    let (head, claims) = message.split_once('.').ok_or(TokenFault::Form)?;
+    let (message, signature) = token.rsplit_once('.').ok_or(IdTokenFault::Form)?;
+    let (head, claims) = message.split_once('.').ok_or(IdTokenFault::Form)?;
     // An encrypted token has five parts.
     if claims.contains('.') {
-        return Err(TokenFault::Form);
+        return Err(IdTokenFault::Form);
     }
-    let header: Header = serde_json::from_slice(&decode(head)?).map_err(|_| TokenFault::Form)?;
+    let header: Header = serde_json::from_slice(&decode(head)?).map_err(|_| IdTokenFault::Form)?;
     if header.crit.is_some() {
-        return Err(TokenFault::Critical);
+        return Err(IdTokenFault::Critical);
     }
     let algorithm = match header.alg.as_str() {
         "RS256" => Algorithm::RS256,
         "ES256" => Algorithm::ES256,
         "EdDSA" => Algorithm::EdDSA,
         // `none` and HMAC among them: a public key is no secret.
-        _ => return Err(TokenFault::Algorithm),
+        _ => return Err(IdTokenFault::Algorithm),
     };
-    let key = find(keys, header.kid.as_deref(), algorithm).ok_or(TokenFault::Key)?;
+    let key = find(keys, header.kid.as_deref(), algorithm).ok_or(IdTokenFault::Key)?;
     let signed = jsonwebtoken::crypto::verify(signature, message.as_bytes(), &key.key, algorithm);
     if !signed.is_ok_and(|signed| signed) {
-        return Err(TokenFault::Signature);
+        return Err(IdTokenFault::Signature);
     }
     let claims: Map<String, Value> =
-        serde_json::from_slice(&decode(claims)?).map_err(|_| TokenFault::Form)?;
-    check(&claims, expected).map_err(TokenFault::Claim)?;
+        serde_json::from_slice(&decode(claims)?).map_err(|_| IdTokenFault::Form)?;
+    check(&claims, expected).map_err(IdTokenFault::Claim)?;
     Ok(claims)
 }
 
-fn decode(part: &str) -> Result<Vec<u8>, TokenFault> {
-    base64_simd::URL_SAFE_NO_PAD.decode_to_vec(part).map_err(|_| TokenFault::Form)
+fn decode(part: &str) -> Result<Vec<u8>, IdTokenFault> {
+    base64_simd::URL_SAFE_NO_PAD.decode_to_vec(part).map_err(|_| IdTokenFault::Form)
 }
 
 /// Returns the key that a header names; without a name, the only key that the issuer has for the algorithm.

@@ -57,7 +57,7 @@ pub(super) enum OidcError {
     Refused(String),
     /// The identity token is not valid.
     #[error("the identity token is not valid: {0}")]
-    Token(#[from] id_token::TokenFault),
+    Token(#[from] id_token::IdTokenFault),
     /// No claim gives a role.
     #[error("no value of the claim {claim:?} gives {name} a role")]
     NoRole {

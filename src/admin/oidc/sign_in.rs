@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use super::fetch::{IssuerClient, form_encoded};
-use super::id_token::{self, Expected, TokenFault};
+use super::id_token::{self, Expected, IdTokenFault};
 use super::provider::{IssuerKey, Metadata};
 use super::{Identity, OidcError};
 use crate::admin::session::random_text;
@@ -212,7 +212,7 @@ impl Issuer {
         };
         let keys = self.keys.lock().clone();
         match id_token::verify(&answer.id_token, &keys, expected) {
-            Err(TokenFault::Key) => {
+            Err(IdTokenFault::Key) => {
                 let keys = Arc::new(self.metadata.keys(&self.client)?);
                 *self.keys.lock() = keys.clone();
                 Ok(id_token::verify(&answer.id_token, &keys, expected)?)
@@ -226,12 +226,12 @@ impl Issuer {
 fn identity(settings: &OidcSettings, claims: &Map<String, Value>) -> Result<Identity, OidcError> {
     let name = claims.get(&settings.name_claim).and_then(Value::as_str);
     let sound = |name: &&str| (1..=LONGEST_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
-    let name = name.filter(sound).ok_or(OidcError::Token(TokenFault::Claim("that names the person")))?;
-    // Whoever has not proven an address could have typed that of somebody else.
+    let name = name.filter(sound).ok_or(OidcError::Token(IdTokenFault::Claim("that names the person")))?;
+    // An address that is not proven may be that of another person.
     if settings.name_claim == "email"
         && claims.get("email_verified").is_some_and(|verified| *verified != true)
     {
-        return Err(OidcError::Token(TokenFault::Claim("email_verified")));
+        return Err(OidcError::Token(IdTokenFault::Claim("email_verified")));
     }
     let values: Vec<&str> = match claims.get(&settings.role_claim) {
         Some(Value::String(one)) => vec![one],

@@ -9,7 +9,7 @@ use ring::signature::{
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::id_token::{Expected, TokenFault, verify};
+use super::id_token::{Expected, IdTokenFault, verify};
 use super::provider::IssuerKey;
 
 const NOW: i64 = 1_800_000_000;
@@ -83,7 +83,7 @@ fn with(name: &str, value: Value) -> Value {
     all
 }
 
-fn check(token: &str, keys: &[IssuerKey]) -> Result<Map<String, Value>, TokenFault> {
+fn check(token: &str, keys: &[IssuerKey]) -> Result<Map<String, Value>, IdTokenFault> {
     let expected = Expected {
         issuer: "https://login.example",
         client_id: "gateway",
@@ -152,11 +152,11 @@ fn id_token_claims_that_do_not_fit_are_refused() {
         ("at_hash", json!("")),
     ] {
         let token = signer.ed(&head(), &with(claim, value.clone()));
-        assert_eq!(check(&token, &keys), Err(TokenFault::Claim(claim)), "{claim} {value}");
+        assert_eq!(check(&token, &keys), Err(IdTokenFault::Claim(claim)), "{claim} {value}");
     }
     // A token for several receivers that does not name the one it was issued to.
     let token = signer.ed(&head(), &with("aud", json!(["gateway", "other"])));
-    assert_eq!(check(&token, &keys), Err(TokenFault::Claim("azp")));
+    assert_eq!(check(&token, &keys), Err(IdTokenFault::Claim("azp")));
     // A token of a sign-in without an access token.
     let expected = Expected {
         issuer: "https://login.example",
@@ -166,7 +166,7 @@ fn id_token_claims_that_do_not_fit_are_refused() {
         now: NOW,
     };
     let token = signer.ed(&head(), &claims());
-    assert_eq!(verify(&token, &keys, expected), Err(TokenFault::Claim("at_hash")));
+    assert_eq!(verify(&token, &keys, expected), Err(IdTokenFault::Claim("at_hash")));
 }
 
 #[test]
@@ -194,87 +194,87 @@ fn id_token_signatures_that_prove_nothing_are_refused() {
         format!("{}.{signature}", message(&head(), &claims))
     };
     for (attack, token, fault) in [
-        ("alg none", unsigned("none"), TokenFault::Algorithm),
-        ("alg None", unsigned("None"), TokenFault::Algorithm),
-        ("alg nOnE", unsigned("nOnE"), TokenFault::Algorithm),
-        ("alg empty", unsigned(""), TokenFault::Algorithm),
+        ("alg none", unsigned("none"), IdTokenFault::Algorithm),
+        ("alg None", unsigned("None"), IdTokenFault::Algorithm),
+        ("alg nOnE", unsigned("nOnE"), IdTokenFault::Algorithm),
+        ("alg empty", unsigned(""), IdTokenFault::Algorithm),
         (
             "HMAC with the public key",
             hmac(&json!({ "alg": "HS256", "kid": "ed" }), &public),
-            TokenFault::Algorithm,
+            IdTokenFault::Algorithm,
         ),
-        ("HMAC with nothing", hmac(&json!({ "alg": "HS256" }), b""), TokenFault::Algorithm),
-        ("HMAC called EdDSA", hmac(&head(), &public), TokenFault::Signature),
+        ("HMAC with nothing", hmac(&json!({ "alg": "HS256" }), b""), IdTokenFault::Algorithm),
+        ("HMAC called EdDSA", hmac(&head(), &public), IdTokenFault::Signature),
         (
             "algorithm of another key",
             signer.ed(&json!({ "alg": "ES256", "kid": "ed" }), &claims()),
-            TokenFault::Key,
+            IdTokenFault::Key,
         ),
         (
             "RSA key that is not there",
             signer.ed(&json!({ "alg": "RS256", "kid": "ed" }), &claims()),
-            TokenFault::Key,
+            IdTokenFault::Key,
         ),
-        ("PS256", signer.ed(&json!({ "alg": "PS256", "kid": "ed" }), &claims()), TokenFault::Algorithm),
-        ("key of a stranger", stranger.ed(&head(), &claims()), TokenFault::Signature),
-        ("key in the header", stranger.ed(&embedded, &claims()), TokenFault::Signature),
+        ("PS256", signer.ed(&json!({ "alg": "PS256", "kid": "ed" }), &claims()), IdTokenFault::Algorithm),
+        ("key of a stranger", stranger.ed(&head(), &claims()), IdTokenFault::Signature),
+        ("key in the header", stranger.ed(&embedded, &claims()), IdTokenFault::Signature),
         (
             "key at an address",
             stranger.ed(&named("jku", "https://hostile.test/jwks"), &claims()),
-            TokenFault::Signature,
+            IdTokenFault::Signature,
         ),
         (
             "certificate at an address",
             stranger.ed(&named("x5u", "https://hostile.test/x"), &claims()),
-            TokenFault::Signature,
+            IdTokenFault::Signature,
         ),
-        ("unknown kid", signer.ed(&json!({ "alg": "EdDSA", "kid": "other" }), &claims()), TokenFault::Key),
+        ("unknown kid", signer.ed(&json!({ "alg": "EdDSA", "kid": "other" }), &claims()), IdTokenFault::Key),
         (
             "kid with a path",
             signer.ed(&json!({ "alg": "EdDSA", "kid": "../../dev/null" }), &claims()),
-            TokenFault::Key,
+            IdTokenFault::Key,
         ),
         (
             "kid with SQL",
             signer.ed(&json!({ "alg": "EdDSA", "kid": "ed' OR '1'='1" }), &claims()),
-            TokenFault::Key,
+            IdTokenFault::Key,
         ),
-        ("empty kid", signer.ed(&json!({ "alg": "EdDSA", "kid": "" }), &claims()), TokenFault::Key),
+        ("empty kid", signer.ed(&json!({ "alg": "EdDSA", "kid": "" }), &claims()), IdTokenFault::Key),
         (
             "kid that is no text",
             signer.ed(&json!({ "alg": "EdDSA", "kid": ["ed"] }), &claims()),
-            TokenFault::Form,
+            IdTokenFault::Form,
         ),
         (
             "critical extension",
             signer.ed(&json!({ "alg": "EdDSA", "kid": "ed", "crit": ["x"], "x": 1 }), &claims()),
-            TokenFault::Critical,
+            IdTokenFault::Critical,
         ),
         (
             "payload that is not encoded",
             signer.ed(&json!({ "alg": "EdDSA", "b64": false, "crit": ["b64"] }), &claims()),
-            TokenFault::Critical,
+            IdTokenFault::Critical,
         ),
-        ("claims changed", changed, TokenFault::Signature),
-        ("signature removed", format!("{start}."), TokenFault::Signature),
-        ("signature cut", good[..good.len() - 4].to_owned(), TokenFault::Signature),
-        ("no signature part", start.to_owned(), TokenFault::Form),
-        ("a part too many", format!("{good}.x"), TokenFault::Form),
-        ("encrypted token", format!("{good}.x.y"), TokenFault::Form),
-        ("JSON serialization", json!({ "payload": "x" }).to_string(), TokenFault::Form),
-        ("padding", format!("{start}=.{signature}"), TokenFault::Signature),
-        ("empty", String::new(), TokenFault::Form),
-        ("too long", format!("{}{good}", "A".repeat(70_000)), TokenFault::Form),
+        ("claims changed", changed, IdTokenFault::Signature),
+        ("signature removed", format!("{start}."), IdTokenFault::Signature),
+        ("signature cut", good[..good.len() - 4].to_owned(), IdTokenFault::Signature),
+        ("no signature part", start.to_owned(), IdTokenFault::Form),
+        ("a part too many", format!("{good}.x"), IdTokenFault::Form),
+        ("encrypted token", format!("{good}.x.y"), IdTokenFault::Form),
+        ("JSON serialization", json!({ "payload": "x" }).to_string(), IdTokenFault::Form),
+        ("padding", format!("{start}=.{signature}"), IdTokenFault::Signature),
+        ("empty", String::new(), IdTokenFault::Form),
+        ("too long", format!("{}{good}", "A".repeat(70_000)), IdTokenFault::Form),
     ] {
         assert_eq!(check(&token, &keys), Err(fault), "{attack}");
     }
     // A signature of ECDSA that is all zeros (CVE-2022-21449).
     let zeros = message(&json!({ "alg": "ES256", "kid": "ec" }), &claims());
     let zeros = format!("{zeros}.{}", BASE64.encode_to_string([0u8; 64]));
-    assert_eq!(check(&zeros, &keys), Err(TokenFault::Signature));
-    // Two keys of one id: which one is meant, nobody can say.
+    assert_eq!(check(&zeros, &keys), Err(IdTokenFault::Signature));
+    // Two keys of one id: which one is meant is not known.
     let twice: Vec<IssuerKey> = keys.iter().chain(&keys).cloned().collect();
-    assert_eq!(check(&good, &twice), Err(TokenFault::Key));
+    assert_eq!(check(&good, &twice), Err(IdTokenFault::Key));
     // The test's own signatures are sound.
     let key = UnparsedPublicKey::new(&ring::signature::ED25519, &public);
     let raw = BASE64.decode_to_vec(signature).unwrap();

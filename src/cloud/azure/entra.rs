@@ -38,24 +38,24 @@ pub enum ClientProof {
     /// Client secret.
     Secret(SecretText),
     /// Certificate, whose key signs an assertion for each token.
-    Certificate(ClientCertificate),
+    Certificate(EntraCertificate),
     /// File with a token of another platform (workload identity federation), read again for each token.
     TokenFile(PathBuf),
 }
 
 /// Certificate with the signer of its private key.
 #[derive(Clone, Debug, Hash)]
-pub struct ClientCertificate {
+pub struct EntraCertificate {
     /// SHA-256 of the certificate in base64url.
     thumbprint: Box<str>,
     signer: SharedSigner,
 }
 
-impl ClientCertificate {
+impl EntraCertificate {
     /// Creates a certificate (DER) with the signer of its private key.
     pub fn new(certificate: &[u8], signer: Arc<dyn AssertionSigner>) -> Self {
         let thumbprint = base64_simd::URL_SAFE_NO_PAD.encode_to_string(Sha256::digest(certificate));
-        ClientCertificate { thumbprint: thumbprint.into(), signer: SharedSigner(signer) }
+        EntraCertificate { thumbprint: thumbprint.into(), signer: SharedSigner(signer) }
     }
 }
 
@@ -96,7 +96,7 @@ impl EntraApplication {
     /// Returns the assertion that a certificate signs.
     pub(super) fn assertion(
         &self,
-        certificate: &ClientCertificate,
+        certificate: &EntraCertificate,
         now: i64,
     ) -> Result<SecretText, TokenError> {
         let issued = now.saturating_sub(ASSERTION_SKEW);

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::{
-    AUTHORITY, AzureCredential, AzureIdentity, ClientCertificate, ClientProof, EntraApplication,
+    AUTHORITY, AzureCredential, AzureIdentity, EntraCertificate, ClientProof, EntraApplication,
     IDENTITY_HOST, IdentityEndpoint, ManagedIdentity, SCOPE_FOUNDRY, SCOPE_OPENAI,
 };
 use crate::cloud::oauth::{AssertionAlgorithm, AssertionSigner, SecretText};
@@ -91,7 +91,7 @@ fn refused_client_secret_is_explained_without_it() {
 
 #[test]
 fn client_certificate_signs_an_assertion() {
-    let certificate = ClientCertificate::new(b"certificate", Arc::new(Fixed));
+    let certificate = EntraCertificate::new(b"certificate", Arc::new(Fixed));
     let credential = application(ClientProof::Certificate(certificate));
     let (_, first) = begin(&credential);
     let (_, second) = begin(&credential);

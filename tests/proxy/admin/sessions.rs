@@ -112,7 +112,7 @@ async fn admin_session_requests_of_hostile_pages_change_nothing() {
         let status = ask.send(&gateway).await.status();
         assert!([403, 415].contains(&status), "{what}: {status}");
     }
-    // Another page cannot make the browser sign in as somebody else, nor read who is signed in.
+    // Another page cannot make the browser sign in as another person, nor read who is signed in.
     for ask in [sign_in(ADMIN), of_page("GET", "/session", &cookie, "")] {
         ask.header("sec-fetch-site", "cross-site").expect(&gateway, 403).await;
     }

@@ -1,4 +1,4 @@
-//! Rollup of usage records: blocks of records that the journal has brought become cells of days and hours, which reports
+//! Rollup of usage records: blocks of records from the journal become cells of days and hours, which reports
 //! by several dimensions read instead of single records.
 //!
 //! One transaction takes a bounded number of records and stores how far it came, so that each record is in the cells once,

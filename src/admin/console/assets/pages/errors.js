@@ -22,6 +22,8 @@ const ADVICE = {
   expired_key: "The key has expired. See Keys.",
   model_not_permitted: "The key does not permit this model. See its models under Keys.",
   endpoint_not_permitted: "The key does not permit this API. See its endpoints under Keys.",
+  certificate_not_permitted: "The key needs a client certificate that it permits. See its certificates in keys.toml.",
+  invalid_signature: "The AWS signature is not that of this request: compare access key id, secret, region and the clock of the client.",
   network_not_permitted: "The key does not permit this network. See its networks under Keys.",
   disabled_account: "The key's account is disabled. See Accounts.",
   unknown_account: "The key's account does not exist. Create it under Accounts.",
