@@ -258,7 +258,8 @@ fn files_are_read_by_config_only() {
         // A journal, or a state file, is read back by the code that wrote it.
         let own = file.path.starts_with("src/ledger/wal/")
             || file.path == "src/store/journal_files.rs"
-            || ["src/admin/audit.rs", "src/admin/drain_state.rs", "src/admin/fleet.rs"].contains(&file.path.as_str());
+            || ["src/admin/audit.rs", "src/admin/drain_state.rs", "src/admin/fleet.rs"]
+                .contains(&file.path.as_str());
         if file.module() == Some("config") || file.is_test() || named || clients || imports || own {
             continue;
         }

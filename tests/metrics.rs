@@ -87,6 +87,9 @@ fn counted() -> Metrics {
     metrics.websocket_closes.with_label_values(&["client"]).inc();
     metrics.usage_bounded.with_label_values(&["p"]).inc();
     metrics.store_operations.with_label_values(&["keep", "done"]).inc();
+    metrics.admin_logins.with_label_values(&["token", "accepted"]).inc();
+    metrics.credential_renewals.with_label_values(&["p", "renewed"]).inc();
+    metrics.credential_end.with_label_values(&["p"]).set(1);
     metrics.reloads.with_label_values(&["applied"]).inc();
     metrics.telemetry_exported.with_label_values(&["traces"]).inc();
     metrics.telemetry_dropped.with_label_values(&["logs", "queue_full"]).inc();

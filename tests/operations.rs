@@ -49,7 +49,7 @@ fn operations_page_lists_every_access_log_field() {
     log.write(&Line {
         time: 1,
         request_id: "x",
-        trace_id: None,
+        trace_id: text,
         client: Some("127.0.0.1".parse().unwrap()),
         method: "POST",
         path: "/",

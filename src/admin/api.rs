@@ -16,7 +16,7 @@ use super::caller::{Caller, CallerSource, Callers, Peer};
 use super::control::GatewayControl;
 use super::drain_state::DrainState;
 use super::error::{AdminApiError, ErrorCode};
-use super::events::{EventFilter, EventStream, STATUSES, TOPICS, Topics};
+use super::events::{EventFilter, EventStream, Topics};
 use super::exchange::{error_response, page, read_body, redirect, request_id, whole};
 use super::fleet::GatewayIdentity;
 use super::ledger_pool::LedgerPool;
@@ -36,7 +36,6 @@ use crate::config::{
 };
 use crate::metrics::Metrics;
 use crate::metrics::live::LiveRequests;
-use crate::wire::path::query_values;
 
 /// Concurrent operations; further ones get a 503. Operations run on threads of their own, of which there are fewer.
 const OPERATIONS: usize = 32;
@@ -426,32 +425,9 @@ impl AdminApi {
 
     /// Starts a stream of events.
     fn listen(&self, request: &ApiRequest) -> Answered {
-        let chosen: Vec<String> =
-            query_values(request.query.as_deref(), "topic").map(|topic| topic.into_owned()).collect();
-        if let Some(unknown) = chosen.iter().find(|topic| !TOPICS.contains(&topic.as_str())) {
-            let message = format!("{unknown:?} is no topic; write one of {}", TOPICS.join(", "));
-            return Err(AdminApiError::field("topic", message));
-        }
+        let topics = Topics::of(request)?;
+        let filter = EventFilter::of(request)?;
         let permit = self.streams.clone().try_acquire_owned().map_err(|_| busy())?;
-        let has = |topic: &str| chosen.is_empty() || chosen.iter().any(|chosen| chosen == topic);
-        let topics = Topics {
-            requests: has("requests"),
-            starts: has("starts"),
-            targets: has("targets"),
-            totals: has("totals"),
-        };
-        let mut filter = EventFilter::default();
-        for name in ["key", "account", "model", "provider"] {
-            if let Some(value) = request.parameter(name) {
-                filter.name(name, &value);
-            }
-        }
-        if let Some(status) = request.parameter("status") {
-            if !STATUSES.contains(&status.as_str()) {
-                return Err(AdminApiError::field("status", format!("write one of {}", STATUSES.join(", "))));
-            }
-            filter.status(&status);
-        }
         let (sender, body) = pieces();
         let totals = Some((self.metrics.clone(), self.started));
         let stream = EventStream::new(self.control.clone(), &self.live, totals, topics, filter);

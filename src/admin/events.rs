@@ -10,10 +10,13 @@ use tokio::sync::mpsc;
 
 use super::body::WRITE_TIMEOUT;
 use super::control::GatewayControl;
+use super::error::AdminApiError;
+use super::request::ApiRequest;
 use super::resources::targets;
 use super::resources::totals::totals_json;
 use crate::metrics::Metrics;
 use crate::metrics::live::{LiveEvent, LiveListener, LiveRequests};
+use crate::wire::path::query_values;
 
 /// Time between two looks at targets and totals.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -36,6 +39,28 @@ pub(super) struct Topics {
     pub(super) totals: bool,
 }
 
+impl Topics {
+    /// Reads the topics of a request; all of them if it names none.
+    ///
+    /// # Errors
+    /// Returns an error if one is unknown.
+    pub(super) fn of(request: &ApiRequest) -> Result<Self, AdminApiError> {
+        let chosen: Vec<String> =
+            query_values(request.query.as_deref(), "topic").map(|topic| topic.into_owned()).collect();
+        if let Some(unknown) = chosen.iter().find(|topic| !TOPICS.contains(&topic.as_str())) {
+            let message = format!("{unknown:?} is no topic; write one of {}", TOPICS.join(", "));
+            return Err(AdminApiError::field("topic", message));
+        }
+        let has = |topic: &str| chosen.is_empty() || chosen.iter().any(|chosen| chosen == topic);
+        Ok(Topics {
+            requests: has("requests"),
+            starts: has("starts"),
+            targets: has("targets"),
+            totals: has("totals"),
+        })
+    }
+}
+
 /// Filter of the events of requests: texts that the JSON of an event must have. A quotation mark inside of a value is
 /// escaped, so that such a text cannot be a part of one.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +70,26 @@ pub(super) struct EventFilter {
 }
 
 impl EventFilter {
+    /// Reads the filter of a request.
+    ///
+    /// # Errors
+    /// Returns an error if the status is none of [`STATUSES`].
+    pub(super) fn of(request: &ApiRequest) -> Result<Self, AdminApiError> {
+        let mut filter = EventFilter::default();
+        for name in ["key", "account", "model", "provider"] {
+            if let Some(value) = request.parameter(name) {
+                filter.name(name, &value);
+            }
+        }
+        if let Some(status) = request.parameter("status") {
+            if !STATUSES.contains(&status.as_str()) {
+                return Err(AdminApiError::field("status", format!("write one of {}", STATUSES.join(", "))));
+            }
+            filter.status(&status);
+        }
+        Ok(filter)
+    }
+
     /// Adds a member that events must have with this value.
     pub(super) fn name(&mut self, member: &str, value: &str) {
         let mut text = Vec::new();

@@ -86,7 +86,7 @@ fn operation(route: &AdminRoute) -> Value {
     let mut operation = json!({
         "operationId": route.id,
         "summary": route.text,
-        "x-role": route.role.name(),
+        "x-role": role_of(route),
         "parameters": parameters,
         "responses": {
             "200": { "description": "Success.", "content": content(route.answers) },
@@ -103,12 +103,21 @@ fn operation(route: &AdminRoute) -> Value {
             let body = json!({ "required": true, "content": { "application/json": { "schema": schema } } });
             operation.insert("requestBody".to_owned(), body);
         }
+        if route.is_open {
+            operation.insert("security".to_owned(), json!([]));
+            return Value::Object(std::mem::take(operation));
+        }
         if route.role == AdminRole::Read {
             return Value::Object(std::mem::take(operation));
         }
         operation.insert("security".to_owned(), json!([{ "token": [] }]));
     }
     operation
+}
+
+/// Returns the name of the role that an operation needs, `"none"` if anyone may use it.
+fn role_of(route: &AdminRoute) -> &'static str {
+    if route.is_open { "none" } else { route.role.name() }
 }
 
 fn content(answers: AnswerType) -> Value {
@@ -228,7 +237,7 @@ mod tests {
             let operation =
                 &document["paths"][format!("{PREFIX}{}", route.path)][route.method.to_ascii_lowercase()];
             assert_eq!(operation["operationId"], route.id);
-            assert_eq!(operation["x-role"], route.role.name());
+            assert_eq!(operation["x-role"], role_of(route));
             assert!(ids.insert(route.id), "{} twice", route.id);
             let harmless = ["validateConfig", "explainRequest", "signIn", "signOut"].contains(&route.id);
             assert!(route.method == "GET" || route.role > AdminRole::Read || harmless);

@@ -1,6 +1,5 @@
 //! TLS of the admin port: a certificate and its key, which a reload reads again.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::config::AdminTlsSettings;
+use crate::config::{self, AdminTlsSettings};
 
 /// Time for a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -66,7 +65,7 @@ fn read(settings: &AdminTlsSettings) -> Result<Arc<ServerConfig>, AdminTlsError>
         AdminTlsError { path: path.to_owned(), reason: reason.to_string() }
     }
     let AdminTlsSettings { cert, key } = settings;
-    let text = |path: &Path| std::fs::read(path).map_err(|error: io::Error| wrong(path, error));
+    let text = |path: &Path| config::read_tls_file(path).map_err(|reason| wrong(path, reason));
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text(cert)?).collect();
     let chain = chain.map_err(|error| wrong(cert, error))?;
     let private = PrivateKeyDer::from_pem_slice(&text(key)?).map_err(|error| wrong(key, error))?;

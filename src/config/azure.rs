@@ -10,7 +10,7 @@ use super::routes::one_of;
 use super::secret::{self, Vault};
 use super::signing_key::rsa_signer;
 use crate::cloud::azure::{
-    AUTHORITY, AzureCredential, AzureIdentity, ClientCertificate, ClientProof, EntraApplication,
+    AUTHORITY, AzureCredential, AzureIdentity, ClientProof, EntraApplication, EntraCertificate,
     IDENTITY_HOST, IdentityEndpoint, ManagedIdentity, SCOPE_FOUNDRY, SCOPE_OPENAI,
 };
 use crate::cloud::oauth::SecretText;
@@ -125,7 +125,7 @@ impl Settings {
         let certificate = CertificateDer::from_pem_slice(pem.as_bytes())
             .map_err(|_| format!("{shown} has no certificate in PEM"))?;
         let signer = rsa_signer(&pem).map_err(|reason| format!("the private key in {shown} {reason}"))?;
-        let certificate = ClientCertificate::new(&certificate, signer);
+        let certificate = EntraCertificate::new(&certificate, signer);
         self.application(ClientProof::Certificate(certificate), vault)
     }
 

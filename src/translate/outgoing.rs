@@ -354,7 +354,7 @@ fn reply_with(request: &Request<'_>, echo: String, ask: &TranslateRequest<'_>) -
         request: ask.id.into(),
         seed: ask.seed.into(),
         created: ask.now,
-        started: None,
+        clock: None,
         usage_wanted: request.usage_wanted,
         show_thinking: shows_thinking(ask.client, request.show_thinking, thinking),
         issuer: ask.dialect.issuer.into(),

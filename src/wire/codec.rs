@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use smallvec::SmallVec;
 
@@ -26,8 +25,8 @@ pub struct ReplyOptions {
     pub seed: Box<str>,
     /// Start of the response (Unix seconds), used if the provider does not report it.
     pub created: u64,
-    /// Arrival of the request, from which Converse states the duration of the response. `None` if it is not stated.
-    pub started: Option<Instant>,
+    /// Clock of the request, from which Converse states the duration of the response. `None` if it is not stated.
+    pub clock: Option<RequestClock>,
     /// Whether the client requested usage in its stream. Only for formats in which usage is optional.
     pub usage_wanted: bool,
     /// Whether the client wants to receive reasoning.
@@ -49,6 +48,22 @@ pub struct ReplyOptions {
     /// Compaction that the response becomes; `None` for a response that is forwarded as it is. Only for the responses
     /// format.
     pub compaction: Option<Box<CompactionReply>>,
+}
+
+/// Clock that the caller supplies: codecs read none of their own.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestClock {
+    /// Returns the time in milliseconds since any fixed moment.
+    pub now: fn() -> u64,
+    /// Arrival of the request, on the same clock.
+    pub started: u64,
+}
+
+impl RequestClock {
+    /// Returns the milliseconds since the request arrived.
+    pub fn elapsed(&self) -> u64 {
+        (self.now)().wrapping_sub(self.started)
+    }
 }
 
 /// Compaction of a conversation: the text of the response, which is a summary, becomes one item with sealed content.

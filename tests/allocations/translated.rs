@@ -96,7 +96,12 @@ fn translated_event_stream_allocates_nothing() {
                 let pieces: Vec<Bytes> = if size == usize::MAX {
                     let mut from = 0;
                     // Slices of one buffer, as reads are: a buffer of its own would count as an allocation.
-                    rest.iter().map(|message| { from += message.len(); all.slice(from - message.len()..from) }).collect()
+                    rest.iter()
+                        .map(|message| {
+                            from += message.len();
+                            all.slice(from - message.len()..from)
+                        })
+                        .collect()
                 } else {
                     (0..all.len()).step_by(size).map(|at| all.slice(at..all.len().min(at + size))).collect()
                 };

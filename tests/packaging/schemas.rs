@@ -73,8 +73,12 @@ fn collect(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
         collect(items, path, found);
     }
     // A text, or where it is read from: no keys of their own.
-    let is_source = |other: &&Value| other.pointer("/properties/env").is_some() && other.pointer("/properties/value").is_some();
-    for other in schema.get("anyOf").and_then(Value::as_array).into_iter().flatten().filter(|other| !is_source(other)) {
+    let is_source = |other: &&Value| {
+        other.pointer("/properties/env").is_some() && other.pointer("/properties/value").is_some()
+    };
+    for other in
+        schema.get("anyOf").and_then(Value::as_array).into_iter().flatten().filter(|other| !is_source(other))
+    {
         collect(other, path, found);
     }
 }

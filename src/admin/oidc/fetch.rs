@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use super::OidcError;
+use crate::config;
 
 /// Time-out of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -102,7 +103,7 @@ fn read<T: DeserializeOwned>(
 
 fn from_file(path: &Path) -> Result<Vec<Certificate<'static>>, OidcError> {
     let failed = |reason: String| OidcError::Issuer { url: path.display().to_string(), reason };
-    let text = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+    let text = config::read_tls_file(path).map_err(failed)?;
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let read = read.map_err(|error| failed(error.to_string()))?;
     Ok(read.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect())

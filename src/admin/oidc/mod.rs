@@ -19,7 +19,7 @@ use crate::account::AdminRole;
 
 /// Person whom an issuer has named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct IssuerIdentity {
     /// Name in the audit log: `oidc:` and the claim.
     pub(super) name: String,
     /// Role that the claims give.

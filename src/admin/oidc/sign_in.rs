@@ -14,7 +14,7 @@ use url::Url;
 use super::fetch::{IssuerClient, form_encoded};
 use super::id_token::{self, Expected, IdTokenFault};
 use super::provider::{IssuerKey, Metadata};
-use super::{Identity, OidcError};
+use super::{IssuerIdentity, OidcError};
 use crate::admin::session::random_text;
 use crate::config::OidcSettings;
 
@@ -113,7 +113,7 @@ impl OidcClient {
         settings: &OidcSettings,
         sealed: &str,
         query: Option<&str>,
-    ) -> Result<Identity, OidcError> {
+    ) -> Result<IssuerIdentity, OidcError> {
         let begun =
             self.open(sealed).filter(|begun| begun.expires > unix_now()).ok_or(OidcError::NotBegun)?;
         let parameter = |name: &str| {
@@ -223,7 +223,7 @@ impl Issuer {
 }
 
 /// Returns the person that claims name, with its role.
-fn identity(settings: &OidcSettings, claims: &Map<String, Value>) -> Result<Identity, OidcError> {
+fn identity(settings: &OidcSettings, claims: &Map<String, Value>) -> Result<IssuerIdentity, OidcError> {
     let name = claims.get(&settings.name_claim).and_then(Value::as_str);
     let sound = |name: &&str| (1..=LONGEST_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
     let name = name.filter(sound).ok_or(OidcError::Token(IdTokenFault::Claim("that names the person")))?;
@@ -240,7 +240,7 @@ fn identity(settings: &OidcSettings, claims: &Map<String, Value>) -> Result<Iden
     };
     let name = format!("oidc:{name}");
     match settings.role(values.into_iter()) {
-        Some(role) => Ok(Identity { name, role }),
+        Some(role) => Ok(IssuerIdentity { name, role }),
         None => Err(OidcError::NoRole { claim: settings.role_claim.clone(), name }),
     }
 }

@@ -13,7 +13,7 @@ mod managed;
 #[cfg(test)]
 mod tests;
 
-pub use entra::{AUTHORITY, EntraCertificate, ClientProof, EntraApplication};
+pub use entra::{AUTHORITY, ClientProof, EntraApplication, EntraCertificate};
 pub use managed::{IDENTITY_HOST, IdentityEndpoint, ManagedIdentity};
 
 use super::oauth::CredentialFileError;

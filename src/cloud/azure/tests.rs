@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::{
-    AUTHORITY, AzureCredential, AzureIdentity, EntraCertificate, ClientProof, EntraApplication,
+    AUTHORITY, AzureCredential, AzureIdentity, ClientProof, EntraApplication, EntraCertificate,
     IDENTITY_HOST, IdentityEndpoint, ManagedIdentity, SCOPE_FOUNDRY, SCOPE_OPENAI,
 };
 use crate::cloud::oauth::{AssertionAlgorithm, AssertionSigner, SecretText};

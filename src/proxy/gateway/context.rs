@@ -4,8 +4,8 @@
 //! `phase`, what happens in it in its own module.
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::active_snapshot::ActiveSnapshot;
 use super::attempt::Attempt;
@@ -24,6 +24,7 @@ use crate::proxy::websocket::origin::RequestOrigin;
 use crate::route::Target;
 use crate::translate::CountedRequest;
 use crate::wire::Format;
+use crate::wire::codec::RequestClock;
 use crate::wire::path::Endpoint;
 
 /// Request context: what is known in every phase, and the phase with the rest. Large parts are boxed or dropped early,
@@ -90,6 +91,25 @@ impl RequestRecord {
     pub(in crate::proxy) fn unix_seconds(&self) -> i64 {
         i64::try_from(self.unix_millis / 1000).unwrap_or(i64::MAX)
     }
+
+    /// Returns a clock of the time since the request arrived.
+    pub(in crate::proxy) fn clock(&self) -> RequestClock {
+        // The request may be older than the first use of the clock: the subtractions wrap.
+        RequestClock {
+            now: monotonic_millis,
+            started: monotonic_millis().wrapping_sub(millis(self.started.elapsed())),
+        }
+    }
+}
+
+/// Returns the time in milliseconds since the first call.
+fn monotonic_millis() -> u64 {
+    static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+    millis(FIRST.elapsed())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Context {

@@ -56,6 +56,7 @@ pub(in crate::proxy) mod spans;
 mod spend_queries;
 pub(in crate::proxy) mod spent;
 pub(in crate::proxy) mod state;
+mod steering;
 pub(in crate::proxy) mod sticky;
 pub(in crate::proxy) mod stored;
 mod suspended;

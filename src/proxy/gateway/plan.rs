@@ -372,7 +372,10 @@ impl Gateway {
                 Box::new(Translation {
                     client,
                     provider,
-                    reply: Arc::new(ReplyOptions { started: Some(ctx.record.started), ..reply }),
+                    reply: Arc::new(ReplyOptions {
+                        clock: (client == Format::Converse).then(|| ctx.record.clock()),
+                        ..reply
+                    }),
                     restore,
                     array,
                     storage: keep,

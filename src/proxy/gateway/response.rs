@@ -15,11 +15,9 @@ use super::reply::broken_off;
 use super::request_id::RequestId;
 use super::response_in_progress::ResponseInProgress;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
-use crate::ledger::AccountId;
 use crate::proxy::Gateway;
 use crate::proxy::driver::encoding::ContentCoding;
 use crate::proxy::driver::fault::{Fault, FaultBody};
-use crate::proxy::driver::provider_socket::steering::Payer;
 use crate::proxy::driver::reader::MAX_ERROR_BODY;
 use crate::proxy::names;
 use crate::proxy::upstream_route::redact_secrets;
@@ -115,20 +113,6 @@ impl Gateway {
         // The provider has answered: this body is not sent again. A fallback encodes a new one from the retry state.
         ctx.drop_body();
         Ok(())
-    }
-
-    /// Lets the client send input during a response that it gets as the provider sends it. A translated one has no place
-    /// for a successor.
-    pub(in crate::proxy) fn permit_steering(&self, ctx: &Context) {
-        let Some(inbox) = ctx.origin.inbox() else { return };
-        let Some(UpstreamResponse::Stream(passing)) = ctx.phase.response() else { return };
-        if !matches!(passing.exchange, Exchange::Verbatim(_)) {
-            return;
-        }
-        let account = ctx.key().and_then(|key| key.account.as_deref());
-        let account = account.and_then(|account| AccountId::shared(&account.name));
-        let ledger = ctx.active.billing.ledger.clone();
-        inbox.open(account.zip(ledger).map(|(account, ledger)| Payer { ledger, account }));
     }
 
     /// Creates the exchange of a success response. Returns also whether the client gets a stream.

@@ -56,8 +56,7 @@ pub(super) fn read(value: RawJson<'_>) -> Result<Usage, JsonError> {
 
 /// Writes the duration of the response up to now as the member `metrics`, if it is known.
 pub(super) fn write_metrics<B: BufMut>(reply: &ReplyOptions, json: &mut Writer<'_, B>) {
-    if let Some(started) = reply.started {
-        let duration = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if let Some(duration) = reply.clock.map(|clock| clock.elapsed()) {
         json.key("metrics").begin_object().key("latencyMs").number(duration).end_object();
     }
 }

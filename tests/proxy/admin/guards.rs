@@ -24,6 +24,11 @@ async fn admin_roles_permit_what_the_document_says() {
                 "delete" => "DELETE",
                 other => panic!("{other}"),
             };
+            // These let one sign in.
+            if operation["x-role"] == "none" {
+                assert!(path.starts_with("/session"), "{path}");
+                continue;
+            }
             let needed = rank(operation["x-role"].as_str().unwrap());
             // Without a token, from this machine: read.
             for (role, token) in [(0, None), (0, Some(READER)), (1, Some(OPERATOR))] {

@@ -1,13 +1,14 @@
 //! One WebSocket to a provider, as a session of Pingora: a response is read as an HTTP response with server-sent events.
 
-use std::pin::Pin;
+mod steers;
+
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use futures_util::{Sink as _, SinkExt as _, StreamExt as _};
+use futures_util::{SinkExt as _, StreamExt as _};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::custom::client::Session as CustomSession;
@@ -24,11 +25,10 @@ use tungstenite::{Message, Utf8Bytes};
 use super::conversation::SocketConversation;
 use super::pool::SocketKey;
 use super::steering::SteerInbox;
-use crate::json::from_utf8;
 use crate::wire::responses::socket::provider::{
     ProviderEvent, Refusal, create_event, put_server_sent, read_event,
 };
-use crate::wire::responses::socket::{PendingSteers, Steer, steer_failed};
+use crate::wire::responses::socket::{PendingSteers, Steer};
 
 /// Bytes of events that are gathered into one piece, if they have arrived.
 const GATHER: usize = 64 * 1024;
@@ -36,9 +36,6 @@ const GATHER: usize = 64 * 1024;
 const WRITE_SLICE: usize = 128 * 1024;
 /// Largest message that a socket may have carried to be kept idle, in bytes: it keeps a buffer of that size.
 const MAX_KEPT: usize = 1 << 20;
-
-/// Type of the event that returns an input.
-const STEER_FAILED: &str = "response.steer.failed";
 
 /// Open socket, with the state of the response that it carries.
 pub(in crate::proxy) struct ProviderSocket(Box<State>);
@@ -223,60 +220,6 @@ impl State {
             return Poll::Ready(Some(Err(error)));
         }
         self.ws.poll_next_unpin(cx)
-    }
-
-    /// Sends input for the response. Ends only with an error.
-    fn poll_steers(&mut self, cx: &mut Context<'_>) -> Poll<tungstenite::Error> {
-        let Some(inbox) = self.inbox.clone().filter(|_| self.phase == Phase::Busy) else {
-            return Poll::Pending;
-        };
-        let mut ws = Pin::new(&mut self.ws);
-        loop {
-            if self.is_unflushed {
-                match ready!(ws.as_mut().poll_flush(cx)) {
-                    Ok(()) => self.is_unflushed = false,
-                    Err(error) => return Poll::Ready(error),
-                }
-            }
-            if self.outgoing.is_none() {
-                let steer = ready!(inbox.poll_next(cx));
-                // A string: UTF-8 was checked when the event was read.
-                self.outgoing = Utf8Bytes::try_from(steer.event()).ok().map(Message::Text);
-                self.steers.push(steer);
-            }
-            if let Err(error) = ready!(ws.as_mut().poll_ready(cx)) {
-                return Poll::Ready(error);
-            }
-            if let Some(message) = self.outgoing.take() {
-                if let Err(error) = ws.as_mut().start_send(message) {
-                    return Poll::Ready(error);
-                }
-                self.is_unflushed = true;
-            }
-        }
-    }
-
-    /// Ends the response, unless inputs for it are pending: what becomes of them follows.
-    fn end(&mut self, is_steered: bool) {
-        if self.steers.end(is_steered) && self.inbox.is_some() {
-            self.has_ended = true;
-            return;
-        }
-        self.set_ready();
-    }
-
-    /// Takes no more input: the socket can take another request. Inputs that were not sent, or are lost with a response
-    /// that has failed, are returned to the client.
-    fn set_ready(&mut self) {
-        self.phase = Phase::Ready;
-        self.outgoing = None;
-        let unsent = self.inbox.take().map(|inbox| inbox.close()).unwrap_or_default();
-        let lost: Vec<Steer> = self.steers.fail().chain(unsent).collect();
-        for steer in lost {
-            let message = "The response has ended.";
-            let event = steer_failed(&steer, "response_already_completed", message);
-            put_server_sent(STEER_FAILED, from_utf8(&event).unwrap_or_default(), &mut self.out);
-        }
     }
 
     /// Returns the text of a message; `None` for a ping or a pong.
