@@ -24,7 +24,7 @@ use crate::translate::{
     EncodeBlocked, Outgoing, StoreOptions, TranslateRequest, outgoing_sealed, outgoing_stored,
 };
 use crate::wire::chat::usage::UsageChunk;
-use crate::wire::codec::{Loss, ReplyOptions};
+use crate::wire::codec::Loss;
 use crate::wire::loss::{self, LossPolicy};
 use crate::wire::path::Action;
 use crate::wire::request::Body;
@@ -337,7 +337,7 @@ impl Gateway {
         } else {
             outgoing_stored(text, &ask, stored).map_err(EncodeBlocked::Rejected)
         };
-        let Outgoing { body, restore, reply, losses, items, breakpoints } = match asked {
+        let Outgoing { body, restore, mut reply, losses, items, breakpoints } = match asked {
             Ok(outgoing) => outgoing,
             Err(EncodeBlocked::MissingSignatures(keys)) => {
                 return Err(MediaFault::NeedsSignatures(Box::new((chosen, keys))));
@@ -350,6 +350,7 @@ impl Gateway {
                 return Err(refused.error.into());
             }
         };
+        reply.clock = (client == Format::Converse).then(|| ctx.record.clock());
         let policy = ctx.key().map(|key| key.rules.losses).unwrap_or_default();
         let (losses, refused) = apply_loss_policy(losses, policy, provider);
         self.count_losses(client, provider, &losses);
@@ -372,10 +373,7 @@ impl Gateway {
                 Box::new(Translation {
                     client,
                     provider,
-                    reply: Arc::new(ReplyOptions {
-                        clock: (client == Format::Converse).then(|| ctx.record.clock()),
-                        ..reply
-                    }),
+                    reply: Arc::new(reply),
                     restore,
                     array,
                     storage: keep,

@@ -1,6 +1,7 @@
 //! The loop of one socket: reads frames, starts responses, writes their messages, and closes.
 
-use std::borrow::Cow;
+mod steer;
+
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,9 +28,9 @@ use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
 use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::proxy::driver::provider_socket::conversation::SocketConversation;
-use crate::proxy::driver::provider_socket::steering::{SteerInbox, SteerItems, SteerRefusal};
+use crate::proxy::driver::provider_socket::steering::SteerInbox;
 use crate::wire::responses::socket::{
-    ClientEvent, ConversationMemory, Create, ErrorEvent, Origin, Steer, error_event, steer_failed,
+    ClientEvent, ConversationMemory, Create, ErrorEvent, Origin, error_event, steer_failed,
 };
 
 /// Read buffer of a socket between messages, in bytes: enough for most events of a client, and little for an idle one.
@@ -311,43 +312,6 @@ impl Connection {
             Ok(None) => {}
             Err(error) => self.push_error(&error, lane.as_deref()),
         }
-    }
-
-    /// Gives input to the response in progress that it names.
-    ///
-    /// # Errors
-    /// Returns code and message of the event that refuses it.
-    fn on_steer(
-        &mut self,
-        steer: &Steer,
-        permit: Option<MemoryPermit>,
-    ) -> Result<(), (&'static str, Cow<'static, str>)> {
-        let items =
-            steer.items().map_err(|error| ("invalid_input", Cow::Owned(error.message.to_string())))?;
-        if self.is_draining || self.is_revoked {
-            return Err(("response_not_active", "The connection closes after this response.".into()));
-        }
-        self.inboxes.retain(|inbox| inbox.strong_count() > 0);
-        let mut items = Some(SteerItems { items, _permit: permit });
-        for inbox in self.inboxes.iter().filter_map(Weak::upgrade) {
-            match inbox.put(steer, &mut items) {
-                Ok(()) => return Ok(()),
-                Err(SteerRefusal::NoTarget) => {}
-                Err(SteerRefusal::TooMany) => {
-                    return Err(("too_many_pending_steers", "The response has too many inputs.".into()));
-                }
-                Err(SteerRefusal::NoBalance) => {
-                    return Err(("insufficient_quota", "The account has no balance left.".into()));
-                }
-            }
-        }
-        if self.memory.find(&steer.previous).is_some() {
-            return Err(("response_already_completed", "The response has ended.".into()));
-        }
-        if self.lanes.is_idle() {
-            return Err(("response_not_found", "No response of this connection has this id.".into()));
-        }
-        Err(("steering_not_supported", "The response takes no input while it is in progress.".into()))
     }
 
     /// Starts a request whose turn it is. If it is not valid, the next one of its lane is started.

@@ -4,8 +4,8 @@
 //! of one socket: frames, pings, time-outs and the close. `accepted` is what the requests of a socket have in common,
 //! `origin` tells them from those over HTTP. `lanes` orders them, `kept_sockets` is what they keep open to providers,
 //! `response` runs one of them through the same phases as a request over HTTP (`driver::in_process`) and makes messages of
-//! its stream, `outbox` is what waits to be written. The events and the memory of conversations are in
-//! `wire::responses::socket`, the frames in `framing::websocket`.
+//! its stream, `turn_text` is what the next turn repeats, `outbox` is what waits to be written. The events and the memory
+//! of conversations are in `wire::responses::socket`, the frames in `framing::websocket`.
 //!
 //! Must not live here: authentication, limits, routing and settlement of a response, which are those of any request.
 
@@ -18,3 +18,4 @@ mod lanes;
 pub(in crate::proxy) mod origin;
 mod outbox;
 mod response;
+mod turn_text;

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::accepted::Accepted;
 use super::outbox::{FrameBatch, FrameWriter};
+use super::turn_text::TurnText;
 use crate::error::{ApiError, ErrorKind};
 use crate::framing::frame_buffer::FrameTooLarge;
 use crate::framing::sse::{SseEvent, SseSplitter};
@@ -155,19 +156,6 @@ async fn run(
 
 /// The socket is gone: no message is of use any more.
 struct SocketGone;
-
-/// Text of a turn, while it is collected.
-struct TurnText {
-    /// `None` once the turn is complete, or cannot be continued.
-    before: Option<ContinuedFrom>,
-    items: Bytes,
-    /// Complete output items, joined with commas: for streams whose last event does not repeat them.
-    done: BytesMut,
-    limit: usize,
-    origin: Origin,
-    /// Id and output of the response, once it has ended.
-    ended: Option<(Box<str>, BytesMut)>,
-}
 
 /// Makes messages of one response.
 struct Forwarder<'s> {
@@ -389,74 +377,6 @@ impl Forwarder<'_> {
         }
         self.socket.send(FromResponse::Messages(frames, turn)).await.map_err(|_| SocketGone)
     }
-}
-
-impl TurnText {
-    /// Adds an output item.
-    fn push(&mut self, item: &str) {
-        if self.done.len() + item.len() >= self.limit {
-            // It could not be sent to a provider again.
-            self.before = None;
-        }
-        if self.before.is_none() {
-            self.done = BytesMut::new();
-            return;
-        }
-        if !self.done.is_empty() {
-            self.done.extend_from_slice(b",");
-        }
-        self.done.extend_from_slice(item.as_bytes());
-    }
-
-    /// Records the end of the response.
-    fn end(&mut self, id: &str, output: &str) {
-        let done = std::mem::take(&mut self.done);
-        let output = if output.is_empty() { done } else { BytesMut::from(output) };
-        self.ended = Some((id.into(), output));
-    }
-
-    /// Puts items behind the output of the response that has ended: the next request has them before its own.
-    fn append<'i>(&mut self, items: impl Iterator<Item = &'i Bytes>) {
-        let Some((_, output)) = &mut self.ended else { return };
-        for items in items {
-            join(output, items);
-        }
-    }
-
-    /// Begins the successor of a steered response, whose output and input are part of its input.
-    fn succeed<'i>(&mut self, items: impl Iterator<Item = &'i Bytes>) {
-        let Some((_, output)) = self.ended.take() else { return };
-        let mut input = BytesMut::from(std::mem::take(&mut self.items));
-        join(&mut input, &output);
-        for items in items {
-            join(&mut input, items);
-        }
-        if input.len() >= self.limit {
-            self.before = None;
-            return;
-        }
-        self.items = input.freeze();
-    }
-
-    /// Completes the turn; `None` if it cannot be continued.
-    fn finish(&mut self) -> Option<FinishedTurn> {
-        let (id, output) = self.ended.take()?;
-        let before = self.before.take()?;
-        // An id with an escape is none of a provider's; it would have to be compared decoded.
-        if id.is_empty() || id.contains('\\') {
-            return None;
-        }
-        let texts = [std::mem::take(&mut self.items), output.freeze()];
-        Some(FinishedTurn { lane: None, id, origin: self.origin, before, texts })
-    }
-}
-
-/// Appends elements of a JSON array to others.
-fn join(to: &mut BytesMut, items: &[u8]) {
-    if !to.is_empty() && !items.is_empty() {
-        to.extend_from_slice(b",");
-    }
-    to.extend_from_slice(items);
 }
 
 /// Returns the headers of an error response that concern the client: not those of its body and its connection.
