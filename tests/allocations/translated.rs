@@ -69,6 +69,21 @@ fn translated_frames_allocate_nothing() {
 }
 
 /// Messages of an event stream as Bedrock sends them, in reads that end in the middle of one.
+/// Returns messages as reads of a size, or one by one: slices of one buffer, because a buffer of its own would count as an
+/// allocation.
+fn reads(messages: &[Vec<u8>], size: usize) -> Vec<Bytes> {
+    let all = Bytes::from(messages.concat());
+    if size < usize::MAX {
+        return (0..all.len()).step_by(size).map(|at| all.slice(at..all.len().min(at + size))).collect();
+    }
+    let mut from = 0;
+    let ends = messages.iter().map(|message| {
+        from += message.len();
+        all.slice(from - message.len()..from)
+    });
+    ends.collect()
+}
+
 #[test]
 fn translated_event_stream_allocates_nothing() {
     let clients = Format::ALL.into_iter().filter(|client| *client != Format::Converse);
@@ -89,22 +104,10 @@ fn translated_event_stream_allocates_nothing() {
             for size in [usize::MAX, 97, 16_384] {
                 let mut exchange =
                     translation::translated_from(Format::Converse, client, Arrival::EventStream);
-                for message in warm {
-                    exchange.feed(Bytes::from(message.clone())).unwrap();
+                for piece in reads(warm, size) {
+                    exchange.feed(piece).unwrap();
                 }
-                let all = Bytes::from(rest.concat());
-                let pieces: Vec<Bytes> = if size == usize::MAX {
-                    let mut from = 0;
-                    // Slices of one buffer, as reads are: a buffer of its own would count as an allocation.
-                    rest.iter()
-                        .map(|message| {
-                            from += message.len();
-                            all.slice(from - message.len()..from)
-                        })
-                        .collect()
-                } else {
-                    (0..all.len()).step_by(size).map(|at| all.slice(at..all.len().min(at + size))).collect()
-                };
+                let pieces = reads(rest, size);
                 let (count, left) = count(|| {
                     pieces.iter().map(|piece| exchange.feed(piece.clone()).unwrap().len()).sum::<usize>()
                 });

@@ -263,6 +263,7 @@ pub(crate) fn stream(api: Api, arrival: Arrival, text: &[u8]) -> Stream {
         }
     }
     let (mut report, mut finished, mut read) = (Value::Null, Map::new(), 0);
+    let mut before = Usage::default();
     for frame in frames {
         if frame.starts_with("[DONE]") && matches!(api, Api::Chat | Api::Responses) {
             found.complete = true;
@@ -273,6 +274,10 @@ pub(crate) fn stream(api: Api, arrival: Arrival, text: &[u8]) -> Stream {
             Some(kind) if api == Api::Responses => kind == "error" || kind == "response.failed",
             _ => is_error(api, &value),
         };
+        // A second response in the same stream is one more that the provider charges.
+        if value["type"] == "response.created" && found.complete {
+            before.add(&usage(api, &std::mem::take(&mut report)));
+        }
         found.begins_with_error |= failed && read == 0;
         read += 1;
         // An error ends a stream too.
@@ -296,7 +301,8 @@ pub(crate) fn stream(api: Api, arrival: Arrival, text: &[u8]) -> Stream {
     if matches!(api, Api::Chat | Api::Generate) {
         found.complete |= !finished.is_empty() && finished.values().all(|done| *done == json!(true));
     }
-    found.notes.usage = usage(api, &report);
+    before.add(&usage(api, &report));
+    found.notes.usage = before;
     found
 }
 
