@@ -31,6 +31,16 @@ impl Drop for Browser {
             nix::sys::signal::Signal::SIGTERM,
         );
         let _ = self.driver.wait();
+        // On a busy machine the driver ends before its browser does, which would stay.
+        let profile = self.folder.path().to_string_lossy().into_owned();
+        for process in std::fs::read_dir("/proc").unwrap().flatten() {
+            let id = process.file_name().to_string_lossy().parse::<i32>();
+            let command = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            if let (Ok(id), true) = (id, String::from_utf8_lossy(&command).contains(&profile)) {
+                let _ =
+                    nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), nix::sys::signal::Signal::SIGKILL);
+            }
+        }
     }
 }
 

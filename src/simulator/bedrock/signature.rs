@@ -296,7 +296,12 @@ mod tests {
         for request in &requests {
             let region = authorize(request, None, &[key(request)], "bedrock", NOW);
             let host = request.headers["host"].to_str().unwrap();
-            assert_eq!(region.map_err(|error| error.message).unwrap(), host.split('.').nth(1), "{}", request.path);
+            assert_eq!(
+                region.map_err(|error| error.message).unwrap(),
+                host.split('.').nth(1),
+                "{}",
+                request.path
+            );
         }
     }
 
