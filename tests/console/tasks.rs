@@ -193,7 +193,10 @@ async fn console_session_leaves_no_token_in_the_page_and_is_shared_by_tabs() {
     world.sign_in(&browser, "targets").await;
     let left = "return JSON.stringify(sessionStorage) + JSON.stringify(localStorage) + document.cookie";
     let left = browser.run(left, json!([])).await;
-    assert!(!left.as_str().unwrap().contains(TOKEN) && !left.as_str().unwrap().contains("mgw_session"), "{left}");
+    assert!(
+        !left.as_str().unwrap().contains(TOKEN) && !left.as_str().unwrap().contains("mgw_session"),
+        "{left}"
+    );
     // A tab that is opened later is signed in too.
     browser.open("about:blank").await;
     browser.open(&world.page("targets")).await;
@@ -222,7 +225,13 @@ async fn console_shows_the_use_of_limits_and_usage_by_two_dimensions() {
     browser.look((1_440, 960), false).await;
     world.sign_in(&browser, "keys?open=web-app").await;
     browser.sees("Limits in use").await;
-    for text in ["Requests per minute", "Spend of the day (UTC)", " of 5.00", "Limits in use of its account product", " of 200.00"] {
+    for text in [
+        "Requests per minute",
+        "Spend of the day (UTC)",
+        " of 5.00",
+        "Limits in use of its account product",
+        " of 200.00",
+    ] {
         browser.sees(text).await;
     }
     browser.open(&world.page("usage?group=day&split=model&metric=requests")).await;

@@ -232,7 +232,8 @@ fn usage_of_days_from_before_the_cells_comes_from_the_daily_sums() {
 }
 
 /// Ten million records of 90 days, 1,000 keys of 200 accounts, 24 models and 6 providers: each query within 100 ms on one
-/// core, with optimisation. `MGW_USAGE_RECORDS` gives another number.
+/// core, with optimisation. `MGW_USAGE_RECORDS` gives another number, and `MGW_USAGE_FOLDER` a folder in which the database
+/// stays, for benches/e2e/admin.py.
 #[test]
 #[ignore = "takes minutes; prints figures"]
 fn usage_of_ten_million_records_is_summed_within_100_ms() {
@@ -241,8 +242,10 @@ fn usage_of_ten_million_records_is_summed_within_100_ms() {
     const BLOCK: u64 = 2_000;
     let count =
         std::env::var("MGW_USAGE_RECORDS").ok().and_then(|text| text.parse().ok()).unwrap_or(10_000_000);
-    let folder = tempfile::tempdir().unwrap();
-    let connection = open_connection(folder.path());
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = std::env::var_os("MGW_USAGE_FOLDER")
+        .map_or_else(|| temporary.path().to_owned(), std::path::PathBuf::from);
+    let connection = open_connection(&folder);
     let texts = Texts::new(1_000, 24);
     let start = Instant::now();
     connection.execute_batch("BEGIN").unwrap();
@@ -271,6 +274,9 @@ fn usage_of_ten_million_records_is_summed_within_100_ms() {
     for (name, query) in [
         ("day", query(&[Day], 0, DAYS)),
         ("month", query(&[Month], 0, DAYS)),
+        ("model of a day", query(&[Model], DAYS - 1, DAYS)),
+        ("key of a day", query(&[Key], DAYS - 1, DAYS)),
+        ("key of a month", query(&[Key], DAYS - 31, DAYS)),
         ("model", query(&[Model], 0, DAYS)),
         ("key", query(&[Key], 0, DAYS)),
         ("account, key", query(&[Account, Key], 0, DAYS)),
