@@ -219,6 +219,9 @@ impl<'i> KeyReader<'i> {
         key.limits = tighter(&key.limits, &team.limits);
         key.enabled &= !team.blocked;
         key.models = models(&own.models, &team.models);
+        for name in &key.models {
+            self.imported.draft.ensure_model(name);
+        }
         if let Some(total) = own.total.or(budget.total) {
             let spend = row.set("spend").map(|field| field.number()).transpose()?.unwrap_or_default();
             match remaining(&total, &spend) {
