@@ -47,9 +47,9 @@ mod tests {
         );
         let middle = wildcard("eu-*-fast", "x/*");
         assert_eq!((middle.part("eu-a-fast"), middle.part("eu-fast")), (Some("a"), None));
-        let members = middle.members("a\"b");
-        assert_eq!(members[0], "id = 'eu-a\"b-fast'");
-        assert_eq!(members[1], "targets = [{ provider = \"p\", model = 'x/a\"b' }]");
+        let [id, targets] = middle.members("a\"b");
+        assert_eq!(id, "id = 'eu-a\"b-fast'");
+        assert_eq!(targets, "targets = [{ provider = \"p\", model = 'x/a\"b' }]");
         assert_eq!(wildcard("fixed", "x/*").part("fixed"), Some(""));
     }
 }
