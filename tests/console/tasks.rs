@@ -227,7 +227,7 @@ async fn console_shows_the_use_of_limits_and_usage_by_two_dimensions() {
     browser.sees("Limits in use").await;
     for text in [
         "Requests per minute",
-        "Spend of the day (UTC)",
+        "Spend today (UTC)",
         " of 5.00",
         "Limits in use of its account product",
         " of 200.00",

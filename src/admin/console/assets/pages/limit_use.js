@@ -9,8 +9,8 @@ const LABELS = {
   requests_per_minute: ["Requests per minute", count],
   tokens_per_minute: ["Tokens per minute", count],
   concurrent: ["Concurrent requests", count],
-  spend_per_day: ["Spend of the day (UTC)", money],
-  spend_per_month: ["Spend of the month (UTC)", money],
+  spend_per_day: ["Spend today (UTC)", money],
+  spend_per_month: ["Spend this month (UTC)", money],
 };
 
 function Bar({ item }) {

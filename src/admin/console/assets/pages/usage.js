@@ -28,8 +28,9 @@ const TIMES = [
 const GROUPS = [...TIMES, ...NAMES];
 const isTime = (group) => TIMES.some((one) => one.value === group);
 const labelOf = (group) => GROUPS.find((one) => one.value === group)?.label || group;
-// Names with a colour of their own in a plot; the others have one together.
-const TOP = 5;
+// Colours of the names that have one of their own in a plot, without that of faults; the others have one together.
+const COLORS = [0, 1, 2, 4, 5];
+const TOP = COLORS.length;
 const REST = 6;
 const METRICS = [
   { value: "cost", label: "Cost", order: "-cost", read: (row) => Number(row.cost), format: (value) => money(value.toFixed(value && Math.abs(value) < 0.01 ? 6 : 2)) },
@@ -78,7 +79,7 @@ function TimePlot({ group, split, rows, metric, from, total }) {
     if (at.has(row[group])) one.values[at.get(row[group])] += metric.read(row);
   }
   const series = [...made.values()].sort((a, b) => a.isRest - b.isRest || b.sum - a.sum);
-  series.forEach((one, index) => Object.assign(one, { color: one.isRest ? REST : index }));
+  series.forEach((one, index) => Object.assign(one, { color: one.isRest ? REST : COLORS[index % TOP] }));
   const sums = times.map((_, index) => series.reduce((sum, one) => sum + one.values[index], 0));
   const top = sums.indexOf(Math.max(...sums));
   const words = split ? `${metric.label} by ${group} and ${split}` : `${metric.label} by ${group}`;
