@@ -57,7 +57,7 @@ pub(super) fn import(
         keys::rows(&text).map_err(|fault| ImportError::Field { path: path.to_owned(), fault })
     };
     let optional = |path: Option<&Path>| path.map(table).transpose().map(Option::unwrap_or_default);
-    let mut reader = keys::KeyReader::new(&mut imported);
+    let mut reader = KeyReader::new(&mut imported);
     for row in optional(budgets)? {
         let path = budgets.unwrap_or(path);
         reader.budget(&row).map_err(|fault| ImportError::Field { path: path.to_owned(), fault })?;
