@@ -16,6 +16,8 @@ mod exchange;
 mod http1;
 mod images;
 #[cfg(feature = "config")]
+mod import;
+#[cfg(feature = "config")]
 mod journal;
 mod json;
 mod listener;
@@ -36,6 +38,8 @@ pub use exchange::verbatim;
 #[cfg(feature = "config")]
 pub use http1::{chunks, head};
 pub use images::images;
+#[cfg(feature = "config")]
+pub use import::import;
 #[cfg(feature = "config")]
 pub use journal::journal;
 pub use json::{json_cursor, json_scanner};
@@ -82,6 +86,8 @@ pub const TARGETS: &[Target] = &[
     ("config", config),
     #[cfg(feature = "config")]
     ("keys_file", keys_file),
+    #[cfg(feature = "config")]
+    ("import", import),
     #[cfg(feature = "config")]
     ("journal", journal),
     #[cfg(feature = "config")]

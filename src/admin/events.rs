@@ -110,14 +110,20 @@ impl EventFilter {
     }
 }
 
+/// Targets of the gateway with their last known states.
+struct TargetStates {
+    control: Arc<dyn GatewayControl>,
+    /// States by provider and model.
+    known: BTreeMap<String, Value>,
+}
+
 /// Listener of one stream.
 pub(super) struct EventStream {
-    control: Arc<dyn GatewayControl>,
     topics: Topics,
     filter: EventFilter,
     requests: Option<LiveListener>,
-    /// Last known states by provider and model. `None` if targets are not listened to.
-    targets: Option<BTreeMap<String, Value>>,
+    /// `None` if targets are not listened to.
+    targets: Option<TargetStates>,
     /// Metrics whose totals are sent, with the start of the process in Unix seconds. `None` if they are not.
     totals: Option<(Arc<Metrics>, i64)>,
 }
@@ -131,11 +137,10 @@ impl EventStream {
         filter: EventFilter,
     ) -> Self {
         EventStream {
-            control,
             topics,
             filter,
             requests: (topics.requests || topics.starts).then(|| live.listen()),
-            targets: topics.targets.then(BTreeMap::new),
+            targets: topics.targets.then(|| TargetStates { control, known: BTreeMap::new() }),
             totals: totals.filter(|_| topics.totals),
         }
     }
@@ -184,9 +189,9 @@ impl EventStream {
 
     /// Adds an event for each target whose state has changed since the last look; at first for each target.
     fn changed_targets(&mut self, pieces: &mut Vec<Bytes>) {
-        let Some(known) = &mut self.targets else { return };
+        let Some(TargetStates { control, known }) = &mut self.targets else { return };
         let mut now = BTreeMap::new();
-        for (name, target) in targets::list(&*self.control) {
+        for (name, target) in targets::list(&**control) {
             let state = target.get("state").cloned().unwrap_or_default();
             if known.get(&name) != Some(&state) {
                 pieces.push(event_of("target", &target.to_string()));
@@ -212,6 +217,38 @@ fn event_of(name: &str, data: &str) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A console whose browser does not read: what waits for it is bounded, and what is lost is counted.
+    #[tokio::test]
+    async fn event_stream_whose_reader_does_not_read_holds_a_bounded_number_of_events() {
+        const EVENTS: usize = 20_000;
+        let live = Arc::new(LiveRequests::default());
+        let topics = Topics { requests: true, starts: false, targets: false, totals: false };
+        let requests = Some(live.listen());
+        let stream =
+            EventStream { topics, filter: EventFilter::default(), requests, targets: None, totals: None };
+        let (sender, mut received) = mpsc::channel(4);
+        let task = tokio::spawn(stream.run(sender));
+        // What the stream takes until it waits for its reader.
+        for _ in 0..EVENTS {
+            live.publish(&crate::metrics::access_log::Line { request_id: "r", ..Default::default() });
+            tokio::task::yield_now().await;
+        }
+        let (mut events, mut lost) = (0, 0);
+        while events + lost < EVENTS {
+            let piece = received.recv().await.unwrap();
+            let text = std::str::from_utf8(&piece).unwrap();
+            if text.starts_with("event: request\n") {
+                events += 1;
+            } else if let Some(count) = text.strip_prefix("event: lost\ndata: {\"requests\":") {
+                lost += count.trim_end_matches("}\n\n").parse::<usize>().unwrap();
+            }
+        }
+        assert!(events < 1_100 && lost > 0, "{events} events waited, {lost} were lost");
+        drop(received);
+        task.await.unwrap();
+        assert!(!live.has_listeners());
+    }
 
     #[test]
     fn event_filter_compares_whole_values() {

@@ -14,7 +14,7 @@ mod completions;
 mod demo;
 mod explain;
 mod health;
-mod import;
+pub mod import;
 mod keys;
 mod man;
 mod replay;

@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
@@ -116,6 +117,11 @@ pub struct UsageQuery {
     pub error: Option<String>,
     /// What the rows are: at most [`MAX_DIMENSIONS`], each once, at most one of them a time.
     pub dimensions: Vec<UsageDimension>,
+    /// Number of combinations of names with rows of their own: those that are the largest over the whole period. The rest
+    /// is one row per time. `None` for all.
+    pub top: Option<usize>,
+    /// Figure by which names are the largest.
+    pub order: UsageOrder,
 }
 
 impl UsageQuery {
@@ -182,7 +188,7 @@ pub enum DimensionValue {
     /// Hours or days since 1970-01-01, or months since year 0.
     Time(i64),
     /// Name.
-    Name(String),
+    Name(Arc<str>),
     /// All names that have no row of their own.
     Others,
 }
@@ -242,50 +248,24 @@ pub fn total(rows: &[BreakdownRow]) -> UsageSums {
     })
 }
 
-/// Orders rows: times in their order, then the largest first. With `top`, only so many combinations of names keep rows of
-/// their own, those that are the largest over the whole period; the rest is one row per time. The sum stays the same.
-pub fn arrange(mut rows: Vec<BreakdownRow>, top: Option<usize>, order: UsageOrder) -> Vec<BreakdownRow> {
-    let is_time = |value: &DimensionValue| matches!(value, DimensionValue::Time(_));
-    let has_names = rows.iter().any(|row| row.values.iter().any(|value| !is_time(value)));
-    if let Some(top) = top.filter(|_| has_names) {
-        let names = |row: &BreakdownRow| -> Vec<DimensionValue> {
-            row.values.iter().filter(|value| !is_time(value)).cloned().collect()
-        };
-        let mut sums: HashMap<Vec<DimensionValue>, UsageSums, RandomState> = HashMap::default();
-        for row in &rows {
-            sums.entry(names(row)).or_default().add(&row.sums);
-        }
-        let mut largest: Vec<(i64, Vec<DimensionValue>)> =
-            sums.into_iter().map(|(names, sums)| (order.of(&sums), names)).collect();
-        largest.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-        let own: HashMap<Vec<DimensionValue>, (), RandomState> =
-            largest.into_iter().take(top).map(|(_, names)| (names, ())).collect();
-        let mut others: HashMap<Vec<DimensionValue>, UsageSums, RandomState> = HashMap::default();
-        rows.retain(|row| {
-            let is_own = own.contains_key(&names(row));
-            if !is_own {
-                let rest = |value: &DimensionValue| {
-                    if is_time(value) { value.clone() } else { DimensionValue::Others }
-                };
-                others.entry(row.values.iter().map(rest).collect()).or_default().add(&row.sums);
-            }
-            is_own
+/// Orders rows: times in their order, then the largest first, and the rest of a time last.
+pub fn arrange(mut rows: Vec<BreakdownRow>, order: UsageOrder) -> Vec<BreakdownRow> {
+    let place = |row: &BreakdownRow| {
+        let time = row.values.iter().find_map(|value| match value {
+            DimensionValue::Time(time) => Some(*time),
+            _ => None,
         });
-        rows.extend(others.into_iter().map(|(values, sums)| BreakdownRow { values, sums }));
-    }
-    rows.sort_by_cached_key(|row| {
-        let time = row.values.iter().find(|value| is_time(value)).cloned();
-        let is_rest = row.values.contains(&DimensionValue::Others);
-        (time, is_rest, Reverse(order.of(&row.sums)), row.values.clone())
-    });
+        (time, row.values.contains(&DimensionValue::Others), Reverse(order.of(&row.sums)))
+    };
+    rows.sort_by(|a, b| place(a).cmp(&place(b)).then_with(|| a.values.cmp(&b.values)));
     rows
 }
 
 /// Addition of cells and records to the rows of a query.
 pub(crate) struct Breakdown<'q> {
     query: &'q UsageQuery,
-    numbers: HashMap<String, i64, RandomState>,
-    names: Vec<String>,
+    numbers: HashMap<Arc<str>, i64, RandomState>,
+    names: Vec<Arc<str>>,
     at: HashMap<[i64; MAX_DIMENSIONS], usize, RandomState>,
     rows: Vec<([i64; MAX_DIMENSIONS], Measures)>,
     /// Rows of the cells of a block; reused.
@@ -312,8 +292,9 @@ impl<'q> Breakdown<'q> {
             return *number;
         }
         let number = i64::try_from(self.names.len()).unwrap_or(i64::MAX);
-        self.numbers.insert(name.to_owned(), number);
-        self.names.push(name.to_owned());
+        let name: Arc<str> = name.into();
+        self.numbers.insert(name.clone(), number);
+        self.names.push(name);
         number
     }
 
@@ -434,8 +415,69 @@ impl<'q> Breakdown<'q> {
         self.targets = targets;
     }
 
+    /// Keeps the rows of the combinations of names that are the largest over the whole period, and adds the others up to one
+    /// row per time. Rows have numbers in place of names here: with texts, each would cost more than its sums.
+    fn keep_largest(&mut self, top: usize) {
+        let query = self.query;
+        let time = query.dimensions.iter().position(|dimension| dimension.name_index().is_none());
+        if time.is_some() && query.dimensions.len() == 1 {
+            return;
+        }
+        let mut combinations: HashMap<[i64; MAX_DIMENSIONS], usize, RandomState> = HashMap::default();
+        let mut sums: Vec<([i64; MAX_DIMENSIONS], i64)> = Vec::new();
+        let mut of_rows = Vec::with_capacity(self.rows.len());
+        for (key, measures) in &self.rows {
+            let mut names = *key;
+            if let Some(slot) = time.and_then(|at| names.get_mut(at)) {
+                *slot = 0;
+            }
+            let at = *combinations.entry(names).or_insert_with(|| {
+                sums.push((names, 0));
+                sums.len().saturating_sub(1)
+            });
+            if let Some((_, sum)) = sums.get_mut(at) {
+                *sum = sum.saturating_add(query.order.of(&UsageSums::from_measures(measures)));
+            }
+            of_rows.push(at);
+        }
+        let text = |number: i64| usize::try_from(number).ok().and_then(|number| self.names.get(number));
+        let named = sums.iter().enumerate().filter(|(_, (names, _))| !names.contains(&OTHERS));
+        let mut largest: Vec<_> =
+            named.map(|(at, (names, sum))| (Reverse(*sum), names.map(text), at)).collect();
+        largest.sort_unstable();
+        let mut is_own = vec![false; sums.len()];
+        for (_, _, at) in largest.into_iter().take(top) {
+            if let Some(own) = is_own.get_mut(at) {
+                *own = true;
+            }
+        }
+        let mut kept = Vec::new();
+        let mut rest: HashMap<i64, Measures, RandomState> = HashMap::default();
+        for ((key, measures), at) in std::mem::take(&mut self.rows).into_iter().zip(of_rows) {
+            if is_own.get(at) == Some(&true) {
+                kept.push((key, measures));
+                continue;
+            }
+            let when = time.and_then(|at| key.get(at)).copied().unwrap_or(0);
+            for (sum, more) in rest.entry(when).or_insert([0; MEASURES]).iter_mut().zip(measures) {
+                *sum = sum.saturating_add(more);
+            }
+        }
+        kept.extend(rest.into_iter().map(|(when, measures)| {
+            let mut key = [OTHERS; MAX_DIMENSIONS];
+            if let Some(slot) = time.and_then(|at| key.get_mut(at)) {
+                *slot = when;
+            }
+            (key, measures)
+        }));
+        self.rows = kept;
+    }
+
     /// Returns the rows, in no order.
-    pub(crate) fn finish(self) -> Vec<BreakdownRow> {
+    pub(crate) fn finish(mut self) -> Vec<BreakdownRow> {
+        if let Some(top) = self.query.top {
+            self.keep_largest(top);
+        }
         let name = |number: i64| {
             let name = usize::try_from(number).ok().and_then(|number| self.names.get(number));
             name.map_or(DimensionValue::Others, |name| DimensionValue::Name(name.clone()))

@@ -110,7 +110,7 @@ pub fn write_rows_csv(out: &mut dyn Write, by: UsageGrouping, rows: &[UsageRow])
 pub fn dimension_text(dimension: UsageDimension, value: &DimensionValue) -> Option<String> {
     match (dimension, value) {
         (_, DimensionValue::Others) => None,
-        (_, DimensionValue::Name(name)) => Some(name.clone()),
+        (_, DimensionValue::Name(name)) => Some(name.to_string()),
         (UsageDimension::Hour, DimensionValue::Time(hour)) => Some(rfc3339(hour.saturating_mul(3_600))),
         (UsageDimension::Month, DimensionValue::Time(month)) => {
             Some(format!("{:04}-{:02}", month.div_euclid(12), month.rem_euclid(12).saturating_add(1)))

@@ -290,13 +290,12 @@ impl Browser {
     }
 
     /// Returns what the page has complained about: faults of scripts, refused resources, and violations of the content
-    /// security policy. A gateway without sessions answers 404 to the question for one.
+    /// security policy.
     pub(crate) async fn complaints(&self) -> Vec<String> {
         let lines = self.post("/se/log", json!({ "type": "browser" })).await;
         let lines = lines.as_array().unwrap().iter();
         let severe = lines.filter(|line| line["level"] == "SEVERE" || line["level"] == "WARNING");
-        let texts = severe.map(|line| line["message"].as_str().unwrap_or_default().to_owned());
-        texts.filter(|text| !text.contains("/admin/v1/session - ")).collect()
+        severe.map(|line| line["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// Stores a picture of what is visible if pictures are asked for.

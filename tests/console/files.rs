@@ -104,9 +104,7 @@ fn console_asks_for_nothing_that_the_api_does_not_have() {
         }
     }
     assert!(asked.len() > 20, "the test sees only {} calls: it has gone blind", asked.len());
-    // Sessions of browsers: without them, the console signs in with the token alone.
-    let unknown: Vec<_> =
-        asked.iter().filter(|(path, _)| path != "/session" && !known.contains(path)).collect();
+    let unknown: Vec<_> = asked.iter().filter(|(path, _)| !known.contains(path)).collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 }
 

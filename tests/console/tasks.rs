@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::browser::Browser;
 use crate::support::gateway::Gateway;
 use crate::support::setup::{KEY, Setup};
-use crate::world::World;
+use crate::world::{CI, TOKEN, WEB, World};
 
 #[tokio::test]
 async fn console_key_is_made_used_seen_charged_and_disabled() {
@@ -147,7 +147,7 @@ async fn console_configuration_is_broken_and_mended() {
     browser.sees("context_window").await;
     browser.store_picture("config-refused").await;
     // What was in effect still serves.
-    assert_eq!(world.chat(crate::world::CI, "gpt-4o", "Hello").await.status(), 200);
+    assert_eq!(world.chat(CI, "gpt-4o", "Hello").await.status(), 200);
     browser.open(&world.page("overview")).await;
     browser.sees("The last reload was refused: 1 fault.").await;
     std::fs::write(&path, format!("# mended\n{good}")).unwrap();
@@ -179,6 +179,68 @@ async fn console_without_a_token_reads_and_says_how_to_get_one() {
     browser.type_into("Token", "mga_wrong").await;
     browser.click_submit("Sign in").await;
     browser.sees("the token is not valid").await;
+}
+
+/// Calls the API as another tab of the same browser does: with the cookie, and with the session's CSRF value.
+const OTHER_TAB: &str = "const done = arguments[arguments.length - 1]; const at = '../admin/v1/session'; \
+    fetch(at).then((answer) => answer.json()).then(({ csrf }) => fetch(at, { method: METHOD, body: BODY, \
+    headers: { 'content-type': 'application/json', 'x-csrf-token': csrf } })).then((answer) => done(answer.status))";
+
+#[tokio::test]
+async fn console_session_leaves_no_token_in_the_page_and_is_shared_by_tabs() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = World::start().await;
+    world.sign_in(&browser, "targets").await;
+    let left = "return JSON.stringify(sessionStorage) + JSON.stringify(localStorage) + document.cookie";
+    let left = browser.run(left, json!([])).await;
+    assert!(
+        !left.as_str().unwrap().contains(TOKEN) && !left.as_str().unwrap().contains("mgw_session"),
+        "{left}"
+    );
+    // A tab that is opened later is signed in too.
+    browser.open("about:blank").await;
+    browser.open(&world.page("targets")).await;
+    browser.sees("anna may do all").await;
+    // Another tab signs in anew: the session of this one has ended, and it goes on with the new one.
+    let body = json!({ "token": TOKEN }).to_string();
+    let sign_in = OTHER_TAB.replace("METHOD", "'POST'").replace("BODY", &format!("'{body}'"));
+    assert_eq!(browser.run_later(&sign_in).await, 200);
+    browser.click_in_row("at openai-eu", "Drain").await;
+    browser.click("Drain").await;
+    browser.sees("gets no further requests").await;
+    // Another tab signs out: the next change is refused, and the page says who may do what.
+    let sign_out = OTHER_TAB.replace("METHOD", "'DELETE'").replace("BODY", "undefined");
+    assert_eq!(browser.run_later(&sign_out).await, 200);
+    browser.click_in_row("at openai-eu", "Resume").await;
+    browser.sees("You can look at everything and change nothing.").await;
+}
+
+#[tokio::test]
+async fn console_shows_the_use_of_limits_and_usage_by_two_dimensions() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = World::start().await;
+    for (key, model) in [(WEB, "gpt-4o"), (WEB, "claude-sonnet-4-6"), (CI, "gpt-4o")] {
+        assert_eq!(world.chat(key, model, "Hello").await.status(), 200);
+    }
+    browser.look((1_440, 960), false).await;
+    world.sign_in(&browser, "keys?open=web-app").await;
+    browser.sees("Limits in use").await;
+    for text in [
+        "Requests per minute",
+        "Spend today (UTC)",
+        " of 5.00",
+        "Limits in use of its account product",
+        " of 200.00",
+    ] {
+        browser.sees(text).await;
+    }
+    browser.open(&world.page("usage?group=day&split=model&metric=requests")).await;
+    browser.sees("Requests by day and model; most:").await;
+    browser.until_row("claude-sonnet-4-6", |row| row.contains("claude-sonnet-4-6")).await;
+    browser.open(&world.page("usage?group=hour&split=key&period=today")).await;
+    browser.sees("Cost by hour and key; most:").await;
+    browser.until_row("ci", |row| row.contains('h')).await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -82,6 +82,8 @@ impl World {
             "account = \"product\"\nlimits = { spend_per_day = 5, requests_per_minute = 60000 }",
         );
         setup.keys += &key("ci", CI, "account = \"engineering\"\nmodels = [\"gpt-*\"]");
+        setup.keys +=
+            "[[account]]\nname = \"product\"\nlimits = { spend_per_month = 200, concurrent = 64 }\n\n";
         setup.keys += &key("old-script", "client-key-that-is-old-0003", "enabled = false");
         let token = KeyHash::of(TOKEN).to_hex();
         let tokens = format!("[[token]]\nname = \"anna\"\nrole = \"admin\"\nsha256 = \"{token}\"\n");

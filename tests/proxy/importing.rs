@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
+use model_gateway::simulator::{AwsAccessKey, Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
 use super::support::client::{ask, post_with};
@@ -95,6 +95,39 @@ async fn imported_litellm_serves_its_models_with_its_keys() {
         let (found, _) = said(gateway.addr, "/v1/chat/completions", model, key).await;
         assert_eq!(found, status, "{model} {key}");
     }
+}
+
+#[tokio::test]
+async fn imported_litellm_serves_bedrock_and_the_names_that_patterns_fit() {
+    let openai = simulator(Some("sk-upstream")).await;
+    let bedrock = Simulator::start(SimulatedProvider::Bedrock, Options::default()).await.unwrap();
+    bedrock.set_access_keys(vec![AwsAccessKey::new("AKIAIMPORTED", "secret-of-aws")]);
+    let (base, endpoint) = (openai.base_url(), bedrock.base_url());
+    let config = format!(
+        "model_list:\n- model_name: openai/*\n  litellm_params: {{model: openai/*, api_base: {base}, api_key: sk-upstream}}\n\
+         - model_name: nova\n  litellm_params:\n    model: bedrock/converse/eu-west-1/amazon.nova-pro-v1:0\n    \
+         aws_bedrock_runtime_endpoint: {endpoint}\n    aws_access_key_id: AKIAIMPORTED\n    aws_secret_access_key: secret-of-aws\n\
+         router_settings: {{model_group_alias: {{gpt-4: openai/gpt-4o}}}}\n\
+         general_settings: {{master_key: {MASTER_KEY}}}\n"
+    );
+    let hash = model_gateway::account::KeyHash::of("sk-virtual-key").to_hex();
+    let keys = format!("{{\"token\": \"{hash}\", \"models\": [\"openai/gpt-4.1\", \"nova\"]}}\n");
+    let gateway = gateway(&config, Some(&keys)).await;
+    for (model, key, status) in [
+        ("gpt-4", MASTER_KEY, 200),
+        ("openai/gpt-4o", MASTER_KEY, 200),
+        ("openai/gpt-4.1", "sk-virtual-key", 200),
+        ("openai/gpt-4o", "sk-virtual-key", 403),
+        // Nothing names it: the comment in routes.toml says how to add it.
+        ("openai/gpt-4o-mini", MASTER_KEY, 404),
+        ("nova", "sk-virtual-key", 200),
+    ] {
+        let (found, message) = said(gateway.addr, "/v1/chat/completions", model, key).await;
+        assert_eq!(found, status, "{model}: {message}");
+    }
+    assert_eq!((openai.requests(), bedrock.requests()), (3, 1));
+    let routes = gateway.read("routes.toml");
+    assert!(routes.contains("# id = \"openai/NAME\"\n# targets = ["), "{routes}");
 }
 
 /// Public configurations with servers of OpenAI's API: each model says what the server says itself.

@@ -48,6 +48,7 @@ pub(super) const ASSETS: &[Asset] = assets![
     "pages/errors.js",
     "pages/key_form.js",
     "pages/keys.js",
+    "pages/limit_use.js",
     "pages/models.js",
     "pages/overview.js",
     "pages/playground.js",

@@ -1,5 +1,7 @@
 //! Accounts: balances and credits, which the ledger has, and limits, which files of keys have.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use super::change::{self, AuditAction};
@@ -127,11 +129,13 @@ pub(in crate::admin) const CREDITED: Record = Record {
 };
 
 fn limits_of(api: &AdminApi, names: &[&str]) -> Map<String, Value> {
+    // A page of a thousand accounts stands beside tens of thousands of keys.
+    let names: HashSet<&str> = names.iter().copied().collect();
     let mut limits = Map::new();
     api.control().with_snapshot(&mut |snapshot, _| {
         for key in snapshot.keys.iter() {
             if let Some(account) = &key.account
-                && names.contains(&&*account.name)
+                && names.contains(&*account.name)
                 && !limits.contains_key(&*account.name)
             {
                 limits.insert(account.name.to_string(), limits_json(account.limits()));

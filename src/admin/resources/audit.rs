@@ -51,13 +51,10 @@ pub(in crate::admin) const LINES: Record = Record {
 pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let before = request.parsed("cursor", "the cursor is not valid")?.unwrap_or(u64::MAX);
-    let filters = ["actor", "action", "object", "outcome"].map(|name| (name, request.parameter(name)));
-    let matches = |line: &Value| {
-        filters.iter().all(|(name, wanted)| {
-            wanted.as_ref().is_none_or(|wanted| line.get(*name) == Some(&json!(wanted)))
-        })
-    };
-    let (items, next) = api.audit().page(before, limit, matches).map_err(unread)?;
+    let filters = ["actor", "action", "object", "outcome"];
+    let wanted: Vec<(&str, Value)> =
+        filters.into_iter().filter_map(|name| Some((name, request.parameter(name)?.into()))).collect();
+    let (items, next) = api.audit().page(before, limit, &wanted).map_err(unread)?;
     Ok(ApiResponse::json(json!({ "items": items, "next_cursor": next.map(|next| next.to_string()) })))
 }
 
@@ -70,8 +67,8 @@ fn unread(error: std::io::Error) -> AdminApiError {
 pub(in crate::admin) fn undo(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let name = request.name(0);
     let number: u64 = name.parse().map_err(|_| AdminApiError::unknown("line of the audit log", name))?;
-    let is_line = |line: &Value| line.get("seq").and_then(Value::as_u64) == Some(number);
-    let (lines, _) = api.audit().page(number.saturating_add(1), 1, is_line).map_err(unread)?;
+    let wanted = [("seq", Value::from(number))];
+    let (lines, _) = api.audit().page(number.saturating_add(1), 1, &wanted).map_err(unread)?;
     let line = lines.first().ok_or_else(|| AdminApiError::unknown("line of the audit log", name))?;
     let text = |name: &str| line.get(name).and_then(Value::as_str);
     let (Some(file), Some(hash)) = (text("file"), text("hash_after")) else {

@@ -118,15 +118,20 @@ fn query(request: &ApiRequest) -> Result<UsageQuery, AdminApiError> {
     }
     // An empty provider or error is a value: none has answered, or the request has succeeded.
     let name = |name: &str| query_value(request.query.as_deref(), name).map(|value| value.into_owned());
-    let query =
-        UsageQuery { filter: filter(request)?, provider: name("provider"), error: name("error"), dimensions };
+    let query = UsageQuery {
+        filter: filter(request)?,
+        provider: name("provider"),
+        error: name("error"),
+        dimensions,
+        ..UsageQuery::default()
+    };
     query.check().map_err(|(field, hint)| AdminApiError::field(field, hint))?;
     Ok(query)
 }
 
 /// Answers `GET /usage`.
 pub(in crate::admin) fn sums(api: &AdminApi, request: &ApiRequest) -> ApiResult {
-    let (query, format) = (query(request)?, format(request)?);
+    let (mut query, format) = (query(request)?, format(request)?);
     let limit = request.limit(ROWS, MOST_ROWS)?;
     let hint = format!("write a number from 1 to {MOST_TOP}");
     let top = request.parsed::<usize>("top", &hint)?;
@@ -142,8 +147,9 @@ pub(in crate::admin) fn sums(api: &AdminApi, request: &ApiRequest) -> ApiResult 
             known.ok_or_else(unknown)?.1
         }
     };
+    (query.top, query.order) = (top, order);
     let rows = api.ledger().with(|ledger| ledger.breakdown(&query))?;
-    let rows = breakdown::arrange(rows, top, order);
+    let rows = breakdown::arrange(rows, order);
     let (from, to) = (date(query.filter.from), date(query.filter.to.saturating_sub(1)));
     let dimensions = query.dimensions;
     if format != "json" {

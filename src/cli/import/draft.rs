@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::secrets::Secrets;
+use super::wildcard::WildcardDraft;
 use crate::account::{KeyHash, Losses};
 use crate::provider::ProviderKind;
 use crate::wire::Api;
@@ -12,6 +13,8 @@ use crate::wire::Api;
 const MAX_TARGETS: usize = 64;
 /// Largest weight in the configuration.
 pub(super) const MAX_WEIGHT: u64 = 1_000_000;
+/// Most models that patterns of the source may lead to.
+const MAX_FROM_WILDCARDS: usize = 1_000;
 /// Largest limit in the configuration.
 const MAX_LIMIT: u64 = 1_000_000_000;
 
@@ -33,6 +36,8 @@ pub(super) struct ProviderDraft {
     pub(super) dialect: Option<&'static str>,
     pub(super) api_version: Option<String>,
     pub(super) credential: Option<DraftCredential>,
+    /// Settings of `provider.aws`; empty for a provider that is not at AWS.
+    pub(super) aws: Vec<(&'static str, String)>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) timeouts: TimeoutDraft,
     /// Where it comes from, for a comment.
@@ -49,6 +54,7 @@ impl ProviderDraft {
             dialect: None,
             api_version: None,
             credential: None,
+            aws: Vec::new(),
             headers: Vec::new(),
             timeouts: TimeoutDraft::default(),
             origin: origin.into(),
@@ -188,6 +194,9 @@ pub(super) struct ImportDraft {
     pub(super) cooldown: Option<u64>,
     pub(super) providers: Vec<ProviderDraft>,
     pub(super) models: Vec<ModelDraft>,
+    /// Patterns of the source, from which [`Self::ensure_model`] adds models.
+    pub(super) wildcards: Vec<WildcardDraft>,
+    from_wildcards: usize,
     pub(super) keys: Vec<KeyDraft>,
     pub(super) accounts: Vec<AccountDraft>,
     pub(super) secrets: Secrets,
@@ -239,6 +248,36 @@ impl ImportDraft {
         }
         model.targets.push(target);
         true
+    }
+
+    /// Returns whether a model exists. One that only patterns lead to is added: those with the longest name apply.
+    pub(super) fn ensure_model(&mut self, id: &str) -> bool {
+        if self.index.contains_key(id) {
+            return true;
+        }
+        let is_name = !self.wildcards.is_empty() && !id.is_empty() && id.len() <= 256 && !id.contains('*');
+        if !is_name || self.from_wildcards >= MAX_FROM_WILDCARDS {
+            return false;
+        }
+        let fits = |wildcard: &&WildcardDraft| wildcard.part(id).is_some();
+        let Some(longest) = self.wildcards.iter().filter(fits).map(|wildcard| wildcard.id.len()).max() else {
+            return false;
+        };
+        let found: Vec<WildcardDraft> = self
+            .wildcards
+            .iter()
+            .filter(fits)
+            .filter(|wildcard| wildcard.id.len() == longest)
+            .cloned()
+            .collect();
+        for wildcard in found {
+            let model = wildcard.model.replace('*', wildcard.part(id).unwrap_or_default());
+            if model.len() <= 256 {
+                self.target(id, &wildcard.origin, TargetDraft::new(wildcard.provider, model));
+            }
+        }
+        self.from_wildcards += 1;
+        self.index.contains_key(id)
     }
 
     /// Adds a model under a name that is not taken.

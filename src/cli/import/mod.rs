@@ -16,6 +16,8 @@ mod report;
 mod secrets;
 #[cfg(test)]
 mod tests;
+mod text;
+mod wildcard;
 mod yaml;
 
 use std::path::{Path, PathBuf};
@@ -31,6 +33,7 @@ use draft::ImportDraft;
 use file::OutputFile;
 use report::{FieldOutcome, FieldReport};
 use secrets::ImportVault;
+pub use text::{ImportFormat, ImportTextError, import_text};
 
 /// Largest configuration file.
 const MAX_CONFIG: u64 = 16 << 20;
@@ -147,7 +150,7 @@ fn import(source: &Source) -> Result<(), ImportError> {
     let base = common.file.file_name().unwrap_or_default().to_string_lossy();
     let files = texts(&draft, &format!("{base} of {name}"));
     add_remarks(&draft, &mut report);
-    check(&common.out, &draft, &files)?;
+    check(&common.out, &draft, &files).map_err(ImportError::Invalid)?;
     let written = if common.dry_run { Vec::new() } else { file::write(&common.out, &files, common.force)? };
     let shown = Summary::new(name, &draft, &report, &written);
     let text = if common.json { shown.json() } else { shown.text(common) };
@@ -171,10 +174,10 @@ fn texts(draft: &ImportDraft, origin: &str) -> Vec<OutputFile> {
 }
 
 /// Checks the texts as `model-gateway check` does, with the secrets of the import.
-fn check(folder: &Path, draft: &ImportDraft, files: &[OutputFile]) -> Result<(), ImportError> {
+fn check(folder: &Path, draft: &ImportDraft, files: &[OutputFile]) -> Result<(), config::Report> {
     let text = |at: usize| files.get(at).map_or("", |file| file.text.as_str());
     let vault = ImportVault(&draft.secrets);
-    config::load_texts(folder, [text(0), text(1), text(2)], &vault).map(drop).map_err(ImportError::Invalid)
+    config::load_texts(folder, [text(0), text(1), text(2)], &vault).map(drop)
 }
 
 /// Adds what the operator has to do after any import.

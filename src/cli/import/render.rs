@@ -88,6 +88,18 @@ pub(super) fn routes(draft: &ImportDraft, origin: &str) -> String {
     for model in &draft.models {
         write_model(&mut out, model);
     }
+    for wildcard in &draft.wildcards {
+        out.push('\n');
+        let origin = &wildcard.origin;
+        comment(
+            &mut out,
+            &format!("{origin}: one entry for each model that clients use, with its name in place of NAME."),
+        );
+        comment(&mut out, "[[model]]");
+        let [id, targets] = wildcard.members("NAME");
+        comment(&mut out, &id);
+        comment(&mut out, &targets);
+    }
     out
 }
 
@@ -108,6 +120,9 @@ fn write_provider(out: &mut String, provider: &ProviderDraft) {
             DraftCredential::File(path) => format!("{{ file = {} }}", text(path)),
         }),
     );
+    let aws: Vec<(&str, Option<String>)> =
+        provider.aws.iter().map(|(key, value)| (*key, Some(text(value)))).collect();
+    line(out, "aws", inline(&aws));
     if !provider.headers.is_empty() {
         let headers =
             provider.headers.iter().map(|(name, value)| format!("{} = {}", text(name), text(value)));

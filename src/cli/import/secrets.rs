@@ -136,17 +136,21 @@ fn quoted(value: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-/// Secrets for the check of the result: a variable that is not known yet counts as set, and so does a file that the
-/// operator has still to write.
+/// Secrets for the check of the result: those of the source. Every other one counts as present, since the operator has
+/// still to set it.
 pub(super) struct ImportVault<'s>(pub(super) &'s Secrets);
 
 impl Vault for ImportVault<'_> {
     fn env(&self, name: &str) -> Option<String> {
-        Some(self.0.values.get(name).cloned().unwrap_or_else(|| "to-be-set".to_owned()))
+        self.0.values.get(name).cloned()
     }
 
     fn file(&self, _path: &Path) -> std::io::Result<String> {
         Ok("to-be-written".to_owned())
+    }
+
+    fn reads(&self) -> bool {
+        false
     }
 }
 

@@ -60,10 +60,13 @@ proptest! {
         let bytes = builder.finish();
         blocks.add_block(480, &CellBlock::read(&bytes).unwrap());
         let (single, blocks) = (single.finish(), blocks.finish());
-        let sorted = |rows: &[BreakdownRow]| arrange(rows.to_vec(), None, UsageOrder::Cost);
+        let sorted = |rows: &[BreakdownRow]| arrange(rows.to_vec(), UsageOrder::Cost);
         prop_assert_eq!(sorted(&single), sorted(&blocks));
         prop_assert_eq!(total(&single), expected);
-        let arranged = arrange(blocks, top, UsageOrder::Requests);
+        let largest = UsageQuery { top, order: UsageOrder::Requests, ..query.clone() };
+        let mut arranged = Breakdown::new(&largest);
+        arranged.add_block(480, &CellBlock::read(&bytes).unwrap());
+        let arranged = arrange(arranged.finish(), UsageOrder::Requests);
         prop_assert_eq!(total(&arranged), expected);
         if let Some(top) = top {
             let names = |row: &BreakdownRow| -> Vec<DimensionValue> {
@@ -72,6 +75,15 @@ proptest! {
             let own: std::collections::BTreeSet<_> =
                 arranged.iter().map(names).filter(|names| !names.is_empty()).collect();
             prop_assert!(own.len() <= top);
+            // No name without a row of its own has more requests than one with such a row.
+            let mut sums: std::collections::BTreeMap<_, i64> = std::collections::BTreeMap::new();
+            for row in &blocks {
+                *sums.entry(names(row)).or_default() += row.sums.requests;
+            }
+            let (inside, outside): (Vec<_>, Vec<_>) = sums.iter().partition(|(names, _)| own.contains(*names));
+            let least = inside.iter().map(|(_, requests)| **requests).min().unwrap_or(i64::MAX);
+            let has_names = dimensions.iter().any(|dimension| dimension.name_index().is_some());
+            prop_assert!(!has_names || outside.iter().all(|(_, requests)| **requests <= least));
         }
     }
 }

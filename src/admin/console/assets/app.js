@@ -11,17 +11,6 @@ function place() {
   return { page: path || "overview", parameters: Object.fromEntries(new URLSearchParams(query)) };
 }
 
-// Older gateways have no sessions: their answer is a 404.
-async function readSession() {
-  try {
-    const found = await api.get("/session");
-    api.setCsrf(found.csrf);
-    return found;
-  } catch {
-    return null;
-  }
-}
-
 // Returns where single sign-on begins, relative to the page; null if it is not configured.
 const signOn = (found) => (found?.oidc_start ? `..${found.oidc_start}` : null);
 
@@ -29,18 +18,24 @@ function App() {
   const [state, setState] = useState({ known: null, error: null });
   const [at, setAt] = useState(place());
   const identify = async () => {
-    session.oidc = signOn(await readSession());
     try {
+      const found = await api.readSession();
+      session.oidc = signOn(found);
+      if (found.via === "none") {
+        live.stop();
+        setState({ known: false, error: null });
+        return;
+      }
       const index = await api.get("");
       Object.assign(session, { caller: index.caller, role: index.role, version: index.version });
       setState({ known: true, error: null });
       live.start();
     } catch (error) {
-      if (error.status === 401) api.setToken(null);
       setState({ known: false, error });
     }
   };
   useEffect(() => {
+    api.setOnChange(identify);
     identify();
     const go = () => setAt(place());
     addEventListener("hashchange", go);
@@ -52,14 +47,12 @@ function App() {
   }, [at.page]);
   const leave = async () => {
     live.stop();
-    api.setToken(null);
-    await api.remove("/session").catch(() => null);
-    api.setCsrf(null);
+    await api.signOut().catch(() => null);
     await identify();
   };
   if (state.known === null) return html`<p class="loading">Loading the console …</p>`;
   if (!state.known) return html`<${Login} error=${state.error} onDone=${identify} />`;
-  return html`<${Shell} key=${session.caller} at=${at} onSignIn=${identify} onLeave=${leave} />`;
+  return html`<${Shell} key=${`${session.caller} ${session.role}`} at=${at} onSignIn=${identify} onLeave=${leave} />`;
 }
 
 const root = document.getElementById("app");

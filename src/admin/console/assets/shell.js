@@ -130,13 +130,12 @@ function SignIn({ onDone, error: first }) {
       await api.signIn(token.trim());
       onDone();
     } catch (failure) {
-      api.setToken(null);
       setError(failure);
     }
   };
   return html`<form class="signin" onSubmit=${submit}>
     ${session.oidc && html`<a class="button primary block" href=${session.oidc}>Sign in with SSO</a><p class="or">or with a token</p>`}
-    <${Field} label="Token" kind="password" value=${token} onValue=${setToken} hint="It is forgotten when this tab is closed or you sign out." placeholder="mga_…" required autofocus />
+    <${Field} label="Token" kind="password" value=${token} onValue=${setToken} hint="It is exchanged for a session, which ends 30 minutes after its last request, after 12 hours, or when you sign out." placeholder="mga_…" required autofocus />
     <${Failed} error=${error} />
     <button class="button primary block" type="submit" disabled=${!token.trim()}>Sign in</button>
     <details><summary>No token yet?</summary>

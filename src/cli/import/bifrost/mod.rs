@@ -22,6 +22,8 @@ use crate::provider::ProviderKind;
 
 /// Address of Bifrost.
 const LISTEN: &str = "127.0.0.1:8080";
+/// Reason why keys of Amazon Bedrock are left out.
+const BEDROCK: &str = "keys of AWS are not copied: add a [[provider]] of kind \"bedrock\" (docs/providers.md), and [[model]] tables";
 /// What a reference to an environment variable begins with.
 const REFERENCE: &str = "env.";
 
@@ -434,7 +436,7 @@ fn kind_of(name: &str) -> Result<Kind, &'static str> {
         }
         "sgl" | "vllm" => "hosted_vllm",
         "nebius" | "parasail" | "elevenlabs" => "",
-        "bedrock" => return Err("the gateway has no provider kind for Amazon Bedrock"),
+        "bedrock" => return Err(BEDROCK),
         other => other,
     };
     let entry = prefixes::find(prefix).ok_or("the provider is not known: add a [[provider]] by hand")?;

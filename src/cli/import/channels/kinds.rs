@@ -82,7 +82,10 @@ pub(super) fn find(origin: ChannelSource, number: i64) -> Result<ChannelKind, St
     };
     match (own, number) {
         (Some(kind), _) => Ok(kind),
-        (None, 33) => reason("Amazon Bedrock"),
+        (None, 33) => {
+            Err("keys of AWS are not copied: add a [[provider]] of kind \"bedrock\" (docs/providers.md)"
+                .to_owned())
+        }
         (None, 42) if origin == ChannelSource::OneApi => vertex(),
         (None, 41) if origin == ChannelSource::NewApi => vertex(),
         (None, 15) => reason("the native API of Baidu; use its second version"),

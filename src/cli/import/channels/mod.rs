@@ -64,6 +64,15 @@ pub(super) fn import(file: &Path, origin: ChannelSource) -> Result<Imported, Imp
     read(&tables, origin).map_err(|message| ImportError::File { path: file.to_owned(), message })
 }
 
+/// Imports a dump as SQL text.
+///
+/// # Errors
+/// Returns the reason if the text is not a dump of the source.
+pub(super) fn of_script(script: &str, origin: ChannelSource) -> Result<Imported, String> {
+    let tables = ForeignDatabase::of_script(script).and_then(|database| Tables::read(&database));
+    read(&tables.map_err(|error| error.to_string())?, origin)
+}
+
 /// Tables of the source.
 struct Tables {
     channels: ForeignTable,

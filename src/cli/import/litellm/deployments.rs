@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::endpoint::{self, DeploymentEndpoint, Parameters};
-use super::{Context, REFERENCE, parameters};
+use super::{Context, REFERENCE, aws, parameters, wildcards};
 use crate::cli::import::document::{Field, FieldResult};
 use crate::cli::import::draft::{DraftCredential, ProviderDraft, TimeoutDraft};
 
@@ -36,10 +36,8 @@ pub(super) fn read(context: &mut Context<'_>, field: &Field<'_>) -> FieldResult<
     if id.is_empty() || id.len() > 256 {
         return Err(name.fault("a model name must have 1 to 256 bytes"));
     }
-    if id.contains('*') || model.text()?.contains('*') {
-        let reason =
-            "the gateway has no patterns of models: add one [[model]] for each model that clients use";
-        context.report.impossible(field, reason);
+    if wildcards::is_pattern(&id) || wildcards::is_pattern(model.text()?) {
+        wildcards::read(context, field, [&name, &params, &model])?;
         return Ok(None);
     }
     let given = match destination(context, &params, &model)? {
@@ -49,24 +47,25 @@ pub(super) fn read(context: &mut Context<'_>, field: &Field<'_>) -> FieldResult<
             return Ok(None);
         }
     };
-    let endpoint = match endpoint::resolve(&given) {
+    let mut endpoint = match endpoint::resolve(&given) {
         Ok(endpoint) => endpoint,
         Err(reason) => {
             context.report.impossible(field, &reason);
             return Ok(None);
         }
     };
-    let credential = match endpoint_credential(context, &params, &endpoint)? {
+    let credential = match endpoint_credential(context, &params, &mut endpoint)? {
         Ok(credential) => credential,
         Err(reason) => {
-            context.report.impossible(field, reason);
+            context.report.impossible(field, &reason);
             return Ok(None);
         }
     };
     let mut provider = endpoint.provider;
     provider.credential = credential;
     provider.timeouts = context.timeouts;
-    report_endpoint(context, &name, &params, &model, endpoint.note);
+    context.report.taken(&name, "model.id");
+    report_endpoint(context, &params, &model, endpoint.note);
     parameters::read_headers(context, &params, &mut provider)?;
     let line = field.node.line;
     let mut deployment = Deployment {
@@ -98,7 +97,7 @@ pub(super) fn read(context: &mut Context<'_>, field: &Field<'_>) -> FieldResult<
 }
 
 /// Returns the parameters that decide where the deployment leads to, or the reason why they are not known.
-fn destination(
+pub(super) fn destination(
     context: &mut Context<'_>,
     params: &Field<'_>,
     model: &Field<'_>,
@@ -124,12 +123,15 @@ fn destination(
         }
     };
     let model = resolve(Some(model.clone()))?.unwrap_or_default();
-    let base = context.value(params, "api_base").or_else(|| context.value(params, "base_url"));
+    let base = ["api_base", "base_url", "aws_bedrock_runtime_endpoint"].iter();
+    let base = base.clone().find_map(|key| context.value(params, key));
     let base = resolve(base)?;
     let version = resolve(context.value(params, "api_version"))?;
     let provider = resolve(params.set("custom_llm_provider"))?;
     let project = resolve(params.set("vertex_project"))?;
     let location = resolve(params.set("vertex_location"))?;
+    let region = resolve(context.value(params, "aws_region_name"))?;
+    let model_id = resolve(params.set("model_id"))?;
     if let Some(reason) = unset {
         return Ok(Err(reason));
     }
@@ -140,21 +142,26 @@ fn destination(
     let version = version.or_else(|| lookup("AZURE_API_VERSION").filter(|_| azure));
     let project = project.or_else(|| lookup("VERTEXAI_PROJECT"));
     let location = location.or_else(|| lookup("VERTEXAI_LOCATION"));
+    let regions = ["AWS_REGION_NAME", "AWS_REGION", "AWS_DEFAULT_REGION"];
+    let region = region.or_else(|| regions.into_iter().find_map(lookup));
     let has_key = context.value(params, "api_key").is_some();
-    Ok(Ok(Parameters { model, provider, base, version, has_key, project, location }))
+    Ok(Ok(Parameters { model, provider, base, version, has_key, project, location, region, model_id }))
 }
 
 /// Returns the credential of a deployment, or the reason why it has none although its kind of provider needs one.
-fn endpoint_credential(
+pub(super) fn endpoint_credential(
     context: &mut Context<'_>,
     params: &Field<'_>,
-    endpoint: &DeploymentEndpoint,
-) -> FieldResult<Result<Option<DraftCredential>, &'static str>> {
+    endpoint: &mut DeploymentEndpoint,
+) -> FieldResult<Result<Option<DraftCredential>, String>> {
+    if !endpoint.provider.aws.is_empty() {
+        return aws::read(context, params, &mut endpoint.provider);
+    }
     let provider = &endpoint.provider;
     let found = match (context.value(params, "api_key"), endpoint.token_file) {
         (Some(key), _) => match credential(context, &key, &provider.name)? {
             Ok(found) => found,
-            Err(reason) => return Ok(Err(reason)),
+            Err(reason) => return Ok(Err(reason.to_owned())),
         },
         (None, Some(file)) => Some(DraftCredential::File(file.to_owned())),
         (None, None) => match endpoint.env {
@@ -163,13 +170,13 @@ fn endpoint_credential(
         },
     };
     if found.is_none() && provider.kind.needs_credential() {
-        return Ok(Err("the credential is empty, and this kind of provider needs one"));
+        return Ok(Err("the credential is empty, and this kind of provider needs one".to_owned()));
     }
     Ok(Ok(found))
 }
 
 /// Returns the credential, `None` for an empty one, or the reason why it cannot be one.
-fn credential(
+pub(super) fn credential(
     context: &mut Context<'_>,
     key: &Field<'_>,
     owner: &str,
@@ -185,14 +192,9 @@ fn credential(
     Ok(stored.map(|name| Some(DraftCredential::Env(name))))
 }
 
-fn report_endpoint(
-    context: &mut Context<'_>,
-    name: &Field<'_>,
-    params: &Field<'_>,
-    model: &Field<'_>,
-    note: &str,
-) {
-    context.report.taken(name, "model.id");
+/// Reports the parameters that decide where a deployment leads to. `note` is empty, or says what differs from the source.
+pub(super) fn report_endpoint(context: &mut Context<'_>, params: &Field<'_>, model: &Field<'_>, note: &str) {
+    aws::report(context, params);
     if note.is_empty() {
         context.report.taken(model, "provider.kind, model.targets.model");
     } else {

@@ -16,6 +16,10 @@ pub(super) struct Parameters {
     pub(super) has_key: bool,
     pub(super) project: Option<String>,
     pub(super) location: Option<String>,
+    /// Region of AWS.
+    pub(super) region: Option<String>,
+    /// Name of the model at Bedrock, if that of the deployment is another one.
+    pub(super) model_id: Option<String>,
 }
 
 /// Resolved deployment.
@@ -44,6 +48,7 @@ pub(super) fn resolve(given: &Parameters) -> Result<DeploymentEndpoint, String> 
     match prefix {
         "vertex_ai" | "vertex_ai_beta" => return vertex(given, model),
         "azure_ai" => return foundry(given, model),
+        "bedrock" | "bedrock_converse" => return bedrock(given, model),
         "cohere" | "cohere_chat" if is_vectors(model) => {
             let provider = ProviderDraft::new("cohere", ProviderKind::Cohere, "");
             return finish(given, provider, model, Some("COHERE_API_KEY"), BaseRule::Whole, "");
@@ -61,7 +66,8 @@ pub(super) fn resolve(given: &Parameters) -> Result<DeploymentEndpoint, String> 
 fn split(given: &Parameters) -> (&str, &str) {
     let model = given.model.as_str();
     let is_known = |prefix: &str| {
-        let others = ["vertex_ai", "vertex_ai_beta", "azure_ai", "cohere_chat"];
+        let others =
+            ["vertex_ai", "vertex_ai_beta", "azure_ai", "cohere_chat", "bedrock", "bedrock_converse"];
         prefixes::find(prefix).is_some()
             || others.contains(&prefix)
             || prefixes::UNSUPPORTED.iter().any(|(name, _)| *name == prefix)
@@ -171,6 +177,35 @@ fn foundry(given: &Parameters, model: &str) -> Result<DeploymentEndpoint, String
     let rest = Parameters { base: None, ..Parameters::default() };
     let note = "the resource is reached through its v1 API, and the model is the name of the deployment";
     finish(&rest, provider, model, Some("AZURE_AI_API_KEY"), BaseRule::Whole, note)
+}
+
+/// Amazon Bedrock: a route of LiteLLM and a region may precede the name of the model.
+fn bedrock(given: &Parameters, model: &str) -> Result<DeploymentEndpoint, String> {
+    let is_region = |text: &str| {
+        let parts: Vec<&str> = text.split('-').collect();
+        let is_number = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit()) && !part.is_empty();
+        parts.len() >= 3 && parts.last().is_some_and(is_number) && text.len() <= 32
+    };
+    let (mut model, mut region) = (model, given.region.as_deref());
+    while let Some((first, rest)) = model.split_once('/').filter(|_| !model.starts_with("arn:")) {
+        match first {
+            "converse" | "converse_like" | "invoke" => {}
+            place if is_region(place) => region = Some(place),
+            other => return Err(format!("the route {other:?} of LiteLLM has no counterpart at Bedrock")),
+        }
+        model = rest;
+    }
+    let region = region.ok_or("aws_region_name is not known; give it, or set AWS_REGION while importing")?;
+    let mut provider = ProviderDraft::new("bedrock", ProviderKind::Bedrock, "");
+    provider.aws = vec![("region", region.to_owned())];
+    if let Some(base) = &given.base {
+        provider.base_url = Some(base_url(base, BaseRule::Whole, provider.kind)?);
+    }
+    let model = given.model_id.as_deref().unwrap_or(model);
+    if model.is_empty() || model.len() > 256 {
+        return Err("the name of a model must have 1 to 256 bytes".to_owned());
+    }
+    Ok(DeploymentEndpoint { provider, model: model.to_owned(), env: None, token_file: None, note: "" })
 }
 
 fn finish(

@@ -66,6 +66,7 @@ fn aliases(
         }
         let place = field.get("model").unwrap_or_else(|| field.clone());
         let valid = !alias.is_empty() && alias.len() <= 256;
+        context.draft.ensure_model(&name);
         if context.draft.model(alias).is_some() || !valid {
             context.report.impossible(&place, "the alias is the name of a model, or not a valid name");
             continue;
@@ -107,8 +108,10 @@ fn fallback(context: &mut Context<'_>, model: &str, field: &Field<'_>, for_conte
         "*" => context.draft.models.iter().map(|known| known.id.clone()).filter(|id| id != other).collect(),
         model => vec![model.to_owned()],
     };
+    context.draft.ensure_model(other);
     let mut failed = None;
     for model in &models {
+        context.draft.ensure_model(model);
         match context.draft.fallback(model, other) {
             Ok(()) => {
                 if let Some(draft) = context.draft.model(model).filter(|_| for_context) {
@@ -136,6 +139,7 @@ fn default_fallbacks(context: &mut Context<'_>, list: &Field<'_>) -> FieldResult
     };
     for field in list.elements()? {
         let other = field.text()?;
+        context.draft.ensure_model(other);
         let failed: Vec<&str> = bare
             .iter()
             .filter(|model| *model != other)

@@ -92,7 +92,7 @@ const KEYS: &[(&str, FieldOutcome, &str, &str)] = &[
 ///
 /// # Errors
 /// Returns a fault for a line that is not JSON.
-pub(super) fn rows(text: &str) -> FieldResult<Vec<SourceNode>> {
+pub(in crate::cli::import) fn rows(text: &str) -> FieldResult<Vec<SourceNode>> {
     if text.trim_start().starts_with('[') {
         return match json::read(text)?.value {
             SourceValue::List(rows) => Ok(rows),
@@ -123,7 +123,7 @@ struct Shared {
 }
 
 /// Reader of the rows.
-pub(super) struct KeyReader<'i> {
+pub(in crate::cli::import) struct KeyReader<'i> {
     imported: &'i mut Imported,
     losses: Losses,
     teams: HashMap<String, Shared>,
@@ -135,7 +135,7 @@ pub(super) struct KeyReader<'i> {
 
 impl<'i> KeyReader<'i> {
     /// Creates a reader that adds keys to the result.
-    pub(super) fn new(imported: &'i mut Imported) -> KeyReader<'i> {
+    pub(in crate::cli::import) fn new(imported: &'i mut Imported) -> KeyReader<'i> {
         // The policy of the master key is that of the configuration.
         let losses = imported.draft.keys.first().map_or_else(Losses::default, |key| key.losses);
         let (teams, budgets, columns, rows) = Default::default();
@@ -146,7 +146,7 @@ impl<'i> KeyReader<'i> {
     ///
     /// # Errors
     /// Returns a fault for a field of the wrong type.
-    pub(super) fn budget(&mut self, row: &SourceNode) -> FieldResult<()> {
+    pub(in crate::cli::import) fn budget(&mut self, row: &SourceNode) -> FieldResult<()> {
         let row = Field::root(row);
         if let Some(id) = row.set("budget_id") {
             let shared = shared(&row)?;
@@ -159,7 +159,7 @@ impl<'i> KeyReader<'i> {
     ///
     /// # Errors
     /// Returns a fault for a field of the wrong type.
-    pub(super) fn team(&mut self, row: &SourceNode) -> FieldResult<()> {
+    pub(in crate::cli::import) fn team(&mut self, row: &SourceNode) -> FieldResult<()> {
         let row = Field::root(row);
         if let Some(id) = row.set("team_id") {
             let shared = shared(&row)?;
@@ -187,7 +187,7 @@ impl<'i> KeyReader<'i> {
     ///
     /// # Errors
     /// Returns a fault for a row without a token, and for a field of the wrong type.
-    pub(super) fn key(&mut self, row: &SourceNode) -> FieldResult<()> {
+    pub(in crate::cli::import) fn key(&mut self, row: &SourceNode) -> FieldResult<()> {
         let row = Field::root(row);
         let token = row.set("token").ok_or_else(|| row.fault("token is missing"))?;
         let token = token.text()?;
@@ -219,6 +219,9 @@ impl<'i> KeyReader<'i> {
         key.limits = tighter(&key.limits, &team.limits);
         key.enabled &= !team.blocked;
         key.models = models(&own.models, &team.models);
+        for name in &key.models {
+            self.imported.draft.ensure_model(name);
+        }
         if let Some(total) = own.total.or(budget.total) {
             let spend = row.set("spend").map(|field| field.number()).transpose()?.unwrap_or_default();
             match remaining(&total, &spend) {
@@ -249,7 +252,7 @@ impl<'i> KeyReader<'i> {
     }
 
     /// Reports the columns.
-    pub(super) fn finish(self) {
+    pub(in crate::cli::import) fn finish(self) {
         let report = &mut self.imported.report;
         for path in &self.columns {
             let column = path.rsplit('.').next().unwrap_or_default();

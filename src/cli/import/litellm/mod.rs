@@ -2,9 +2,11 @@
 //!
 //! Sources: <https://docs.litellm.ai/docs/proxy/configs>, <https://docs.litellm.ai/docs/proxy/config_settings> and
 //! the schema of the database, `schema.prisma` of <https://github.com/BerriAI/litellm>, November 2026. The
-//! deployments are in [`deployments`], with their parameters in [`parameters`], where each leads to in [`endpoint`]
-//! and [`prefixes`], the settings in [`settings`], fallbacks in [`fallbacks`], and the keys in [`keys`].
+//! deployments are in [`deployments`], those with patterns in [`wildcards`], with their parameters in [`parameters`] and
+//! [`aws`], where each leads to in [`endpoint`] and [`prefixes`], the settings in [`settings`], fallbacks in
+//! [`fallbacks`], and the keys in [`keys`].
 
+mod aws;
 mod deployments;
 pub(super) mod endpoint;
 mod fallbacks;
@@ -13,6 +15,9 @@ mod keys;
 mod parameters;
 pub(super) mod prefixes;
 mod settings;
+mod wildcards;
+
+pub(super) use keys::{KeyReader, rows as key_rows};
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -52,7 +57,7 @@ pub(super) fn import(
         keys::rows(&text).map_err(|fault| ImportError::Field { path: path.to_owned(), fault })
     };
     let optional = |path: Option<&Path>| path.map(table).transpose().map(Option::unwrap_or_default);
-    let mut reader = keys::KeyReader::new(&mut imported);
+    let mut reader = KeyReader::new(&mut imported);
     for row in optional(budgets)? {
         let path = budgets.unwrap_or(path);
         reader.budget(&row).map_err(|fault| ImportError::Field { path: path.to_owned(), fault })?;

@@ -147,11 +147,6 @@ pub(in crate::cli::import) const PREFIXES: &[ProviderPrefix] = &[
 
 /// Prefixes without a counterpart, with the reason.
 pub(in crate::cli::import) const UNSUPPORTED: &[(&str, &str)] = &[
-    (
-        "bedrock",
-        "the gateway has no provider kind for Amazon Bedrock; use the model at another provider, or a gateway with the OpenAI-compatible format in front of Bedrock as kind = \"openai-compatible\"",
-    ),
-    ("bedrock_converse", "the gateway has no provider kind for Amazon Bedrock"),
     ("sagemaker", "the gateway has no provider kind for Amazon SageMaker"),
     ("sagemaker_chat", "the gateway has no provider kind for Amazon SageMaker"),
     ("watsonx", "the gateway has no provider kind for watsonx.ai"),

@@ -1,11 +1,12 @@
-// Client of the admin API: requests, their errors, and streams of events. The token stays in this tab's session storage.
+// Client of the admin API: requests, their errors, and streams of events. A cookie that scripts cannot read stands for the
+// caller; no token stays in the page.
 
 // Relative to the page, so that it also holds behind a proxy that adds a prefix.
 const base = "../admin/v1";
-const TOKEN = "model-gateway.token";
 
-let token = sessionStorage.getItem(TOKEN);
-let csrf = null;
+// Session of this page, as it was read last. Its CSRF value is sent with changes.
+let session = null;
+let onChange = () => {};
 
 export class ApiError extends Error {
   constructor(status, error) {
@@ -17,36 +18,40 @@ export class ApiError extends Error {
   }
 }
 
-export function setToken(text) {
-  token = text || null;
-  if (token) sessionStorage.setItem(TOKEN, token);
-  else sessionStorage.removeItem(TOKEN);
+// Sets what is called when another caller than before stands behind this page: its session has ended, or another tab has
+// signed in or out.
+export function setOnChange(callback) {
+  onChange = callback;
 }
 
-export const hasToken = () => !!token;
-
-// Sent with changes when a cookie identifies the caller.
-export function setCsrf(text) {
-  csrf = text || null;
+export async function readSession() {
+  session = await get("/session");
+  return session;
 }
 
-// Signs in: with a cookie that scripts cannot read, or, where the gateway has no sessions, with the token in this tab.
-export async function signIn(text) {
-  try {
-    const session = await post("/session", { token: text });
-    setToken(null);
-    setCsrf(session.csrf);
-  } catch (error) {
-    if (error.status !== 404) throw error;
-    setToken(text);
-    await get("");
-  }
+// Exchanges a token for a session.
+export async function signIn(token) {
+  session = await post("/session", { token });
+}
+
+export async function signOut() {
+  await remove("/session");
+  session = null;
+}
+
+// Reads the session again after a refusal. Returns whether it is another one of the same caller, as after another tab has
+// signed in: then the request may succeed now.
+async function isRenewed() {
+  const before = session;
+  const now = await readSession().catch(() => before);
+  const isSame = before?.caller === now?.caller && before?.role === now?.role;
+  if (!isSame) onChange();
+  return isSame && before?.csrf !== now?.csrf;
 }
 
 function headers(body) {
   const all = {};
-  if (token) all.authorization = `Bearer ${token}`;
-  else if (csrf) all["x-csrf-token"] = csrf;
+  if (session?.csrf) all["x-csrf-token"] = session.csrf;
   if (body !== undefined) all["content-type"] = "application/json";
   return all;
 }
@@ -61,7 +66,9 @@ async function failure(answer) {
   return new ApiError(answer.status, error);
 }
 
-async function send(method, path, body, more) {
+const isRefusal = (error) => error.status === 401 || error.status === 403;
+
+async function attempt(method, path, body, more) {
   let answer;
   try {
     answer = await fetch(base + path, {
@@ -75,6 +82,16 @@ async function send(method, path, body, more) {
   }
   if (!answer.ok) throw await failure(answer);
   return answer;
+}
+
+// Sends a request; once more if it was refused because of a session that another tab has replaced.
+async function send(method, path, body, more) {
+  try {
+    return await attempt(method, path, body, more);
+  } catch (error) {
+    if (!isRefusal(error) || path === "/session" || !(await isRenewed())) throw error;
+    return attempt(method, path, body, more);
+  }
 }
 
 export async function get(path) {
@@ -126,7 +143,7 @@ export async function all(path, most = 5_000) {
   return items;
 }
 
-// Reads a stream of server-sent events. Resolves at its end; `signal` ends it. An EventSource could send no token.
+// Reads a stream of server-sent events. Resolves at its end; `signal` ends it. An EventSource could send no body and no CSRF value.
 export async function stream(method, path, body, signal, each) {
   const answer = await fetch(base + path, {
     method,
@@ -135,7 +152,11 @@ export async function stream(method, path, body, signal, each) {
     cache: "no-store",
     signal,
   });
-  if (!answer.ok) throw await failure(answer);
+  if (!answer.ok) {
+    const error = await failure(answer);
+    if (isRefusal(error)) await isRenewed();
+    throw error;
+  }
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

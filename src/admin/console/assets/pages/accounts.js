@@ -6,6 +6,7 @@ import { Facts, Table } from "../lib/table.js";
 import { Act, Badge, Card, Confirm, Dialog, Empty, Failed, Field, Page, say, useLoad } from "../lib/ui.js";
 import { LimitFields, limitTexts, limitsOf } from "./key_form.js";
 import { Use, limitWords } from "./keys.js";
+import { LimitUse } from "./limit_use.js";
 
 const pathOf = (account) => `/accounts/${api.segment(account.name)}`;
 const random = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -98,10 +99,11 @@ function Detail({ account, today, ask, version }) {
     <${Facts} facts=${[
       ["Credited in all", money(account.credited)],
       ["Charged in all", money(account.charged)],
-      ["Spent today", html`<${Use} spent=${today?.cost} limit=${account.limits?.spend_per_day} period="today" />`],
+      ["Spent today", money(today?.cost || "0")],
       ["Limits of all its keys", limitWords(account.limits) || "none"],
       ["Created", moment(account.created)],
     ]} />
+    <${LimitUse} path=${pathOf(account)} title="Limits in use, of all its keys together" />
     <p class="row">
       <${Act} role="operate" kind="small primary" onClick=${() => ask("credit")}>Credit<//>
       <${Act} role="admin" kind="small" onClick=${() => ask("limits")} disabled=${!account.limits}>Limits<//>

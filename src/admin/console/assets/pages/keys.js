@@ -6,6 +6,7 @@ import { Share } from "../lib/plot.js";
 import { Facts, Table } from "../lib/table.js";
 import { Act, Badge, Card, Confirm, Empty, Failed, Field, Page, say, useLoad } from "../lib/ui.js";
 import { KeyForm, NewKey } from "./key_form.js";
+import { LimitUse } from "./limit_use.js";
 
 const STATES = { usable: ["good", "usable"], disabled: ["off", "disabled"], expired: ["warn", "expired"] };
 const pathOf = (key) => `/keys/${api.segment(key.name)}`;
@@ -38,10 +39,12 @@ function Detail({ item, today, month, act, edit }) {
       ["Expires", item.expires ? moment(item.expires) : "never"],
       ["Limits", limitWords(item.limits) || "none"],
       ["Prompt cache", item.prompt_cache],
-      ["Spent today", html`<${Use} spent=${today?.cost} limit=${item.limits.spend_per_day} period="today" />`],
-      ["Spent this month", html`<${Use} spent=${month?.cost} limit=${item.limits.spend_per_month} period="this month" />`],
+      ["Spent today", money(today?.cost || "0")],
+      ["Spent this month", money(month?.cost || "0")],
       ["Requests this month", month ? `${count(month.requests)}, ${count(month.failed)} failed` : "none"],
     ]} />
+    <${LimitUse} path=${pathOf(item)} title="Limits in use" />
+    ${item.account && html`<${LimitUse} path=${`/accounts/${api.segment(item.account)}`} title=${`Limits in use of its account ${item.account}`} />`}
     <p class="row">
       <${Act} role="admin" kind="small" onClick=${() => edit(item)}>Change<//>
       <${Act} role="admin" kind="small" onClick=${() => act("rotate", item)}>Rotate<//>

@@ -1,4 +1,5 @@
-// What did it cost? Sums of the ledger by day, model, key and account. Days are UTC; rows and others add up to the total.
+// What did it cost? Sums of the ledger by time or by name, times also split by name. Days are UTC; rows and others add up to
+// the total.
 import { html, useState } from "../lib/html.js";
 import * as api from "../lib/api.js";
 import { count, day, money, percent, short } from "../lib/format.js";
@@ -13,24 +14,37 @@ export const PERIODS = [
   { value: "month", label: "This month", from: () => day().slice(0, 8) + "01" },
   { value: "90", label: "90 days", from: () => day(89) },
 ];
-const GROUPS = [
-  { value: "day", label: "Day" },
+const NAMES = [
   { value: "model", label: "Model" },
   { value: "key", label: "Key" },
   { value: "account", label: "Account" },
+  { value: "provider", label: "Provider" },
+  { value: "error", label: "Error" },
 ];
+const TIMES = [
+  { value: "hour", label: "Hour" },
+  { value: "day", label: "Day" },
+];
+const GROUPS = [...TIMES, ...NAMES];
+const isTime = (group) => TIMES.some((one) => one.value === group);
+const labelOf = (group) => GROUPS.find((one) => one.value === group)?.label || group;
+// Colours of the names that have one of their own in a plot, without that of faults; the others have one together.
+const COLORS = [0, 1, 2, 4, 5];
+const TOP = COLORS.length;
+const REST = 6;
 const METRICS = [
-  { value: "cost", label: "Cost", read: (row) => Number(row.cost), format: (value) => money(value.toFixed(value && Math.abs(value) < 0.01 ? 6 : 2)) },
-  { value: "requests", label: "Requests", read: (row) => row.requests, format: short },
-  { value: "tokens", label: "Tokens", read: (row) => (row.input || 0) + (row.output || 0), format: short },
-  { value: "failed", label: "Failed", read: (row) => row.failed, format: short },
+  { value: "cost", label: "Cost", order: "-cost", read: (row) => Number(row.cost), format: (value) => money(value.toFixed(value && Math.abs(value) < 0.01 ? 6 : 2)) },
+  { value: "requests", label: "Requests", order: "-requests", read: (row) => row.requests, format: short },
+  { value: "input", label: "Input", order: "-input", read: (row) => row.input || 0, format: short },
+  { value: "output", label: "Output", order: "-output", read: (row) => row.output || 0, format: short },
+  { value: "failed", label: "Failed", order: "-failed", read: (row) => row.failed, format: short },
 ];
 
 // The parameters of the page are in the address, so that a link shows the same.
 export function useParameters(page, given, defaults) {
   const [all, setAll] = useState({ ...defaults, ...given });
-  const set = (name, value) => {
-    const next = { ...all, [name]: value };
+  const set = (name, value, more) => {
+    const next = { ...all, [name]: value, ...more };
     setAll(next);
     const shown = Object.fromEntries(Object.entries(next).filter(([key, text]) => text !== "" && text !== defaults[key]));
     history.replaceState(null, "", `#/${page}${api.query(shown)}`);
@@ -40,41 +54,75 @@ export function useParameters(page, given, defaults) {
 
 export const fromOf = (period) => (PERIODS.find((one) => one.value === period) || PERIODS[2]).from();
 
-// All days from the first to today, so that a day without usage is a gap and not missing.
-function days(from, rows) {
+// All times from the first day to now, so that a time without usage is a gap and not missing.
+function timesOf(group, from) {
+  const step = group === "hour" ? 3_600_000 : 86_400_000;
   const names = [];
-  for (let at = Date.parse(from); at <= Date.now() && names.length < 400; at += 86_400_000) names.push(new Date(at).toISOString().slice(0, 10));
-  const found = new Map(rows.map((row) => [row.day, row]));
-  return names.map((name) => found.get(name) || { day: name, requests: 0, failed: 0, cost: "0" });
+  for (let at = Date.parse(from); at <= Date.now() && names.length < 800; at += step) names.push(new Date(at).toISOString());
+  return names.map((name) => (group === "hour" ? name.replace(/\.\d+Z$/, "Z") : name.slice(0, 10)));
 }
 
-function Plot({ group, rows, metric, from, total }) {
-  const shown = group === "day" ? days(from, rows) : [...rows].sort((a, b) => metric.read(b) - metric.read(a)).slice(0, 20);
-  const top = [...shown].sort((a, b) => metric.read(b) - metric.read(a))[0];
-  const caption = top && metric.read(top) > 0 ? `${metric.label} by ${group}; most: ${top[group] || "none"} with ${metric.format(metric.read(top))} of ${metric.format(metric.read(total))}.` : `${metric.label} by ${group}: nothing in this period.`;
-  if (group === "day") return html`<${Bars} names=${shown.map((row) => row.day)} format=${metric.format} caption=${caption} series=${[{ name: metric.label, color: 0, values: shown.map(metric.read) }]} />`;
-  const most = Math.max(1e-12, ...shown.map(metric.read));
-  return html`<figure class="plot wide"><ul class="ranks">${shown.map((row) => html`<li><span>${row[group] || "none"}</span><b>${metric.format(metric.read(row))} <span class="muted">${percent(metric.read(row), metric.read(total))}</span></b><${Share} part=${metric.read(row) / most} label=${percent(metric.read(row), metric.read(total))} /></li>`)}</ul><figcaption>${caption}</figcaption></figure>`;
+const hour = (text) => `${text.slice(5, 10)} ${text.slice(11, 13)}h`;
+const shownTime = (group, text) => (group === "hour" ? hour(text) : text);
+// An empty name is a value too.
+const shownName = (group, row) => (row.is_others ? "all others" : row[group] || (group === "error" ? "succeeded" : "none"));
+
+function TimePlot({ group, split, rows, metric, from, total }) {
+  const times = timesOf(group, from);
+  const at = new Map(times.map((time, index) => [time, index]));
+  const made = new Map();
+  for (const row of rows) {
+    const name = split ? shownName(split, row) : metric.label;
+    const one = made.get(name) || { name, sum: 0, isRest: !!row.is_others, values: times.map(() => 0) };
+    made.set(name, one);
+    one.sum += metric.read(row);
+    if (at.has(row[group])) one.values[at.get(row[group])] += metric.read(row);
+  }
+  const series = [...made.values()].sort((a, b) => a.isRest - b.isRest || b.sum - a.sum);
+  series.forEach((one, index) => Object.assign(one, { color: one.isRest ? REST : COLORS[index % TOP] }));
+  const sums = times.map((_, index) => series.reduce((sum, one) => sum + one.values[index], 0));
+  const top = sums.indexOf(Math.max(...sums));
+  const words = split ? `${metric.label} by ${group} and ${split}` : `${metric.label} by ${group}`;
+  const caption = sums[top] > 0 ? `${words}; most: ${shownTime(group, times[top])} with ${metric.format(sums[top])} of ${metric.format(metric.read(total))}.` : `${words}: nothing in this period.`;
+  return html`<${Bars} names=${times.map((time) => shownTime(group, time))} format=${metric.format} caption=${caption} series=${series} />`;
 }
+
+function NamePlot({ group, rows, metric, total }) {
+  const shown = [...rows].sort((a, b) => metric.read(b) - metric.read(a)).slice(0, 20);
+  const most = Math.max(1e-12, ...shown.map(metric.read));
+  const top = shown[0];
+  const caption = top && metric.read(top) > 0 ? `${metric.label} by ${group}; most: ${shownName(group, top)} with ${metric.format(metric.read(top))} of ${metric.format(metric.read(total))}.` : `${metric.label} by ${group}: nothing in this period.`;
+  return html`<figure class="plot wide"><ul class="ranks">${shown.map((row) => html`<li><span>${shownName(group, row)}</span><b>${metric.format(metric.read(row))} <span class="muted">${percent(metric.read(row), metric.read(total))}</span></b><${Share} part=${metric.read(row) / most} label=${percent(metric.read(row), metric.read(total))} /></li>`)}</ul><figcaption>${caption}</figcaption></figure>`;
+}
+
+const FILTERS = [["model", "Model"], ["key", "Key"], ["account", "Account"], ["provider", "Provider"]];
+const DEFAULTS = { group: "day", split: "", metric: "cost", period: "30", model: "", key: "", account: "", provider: "" };
 
 export function Usage({ parameters }) {
-  const [at, set] = useParameters("usage", parameters, { group: "day", metric: "cost", period: "30", account: "", key: "", model: "" });
+  const [at, set] = useParameters("usage", parameters, DEFAULTS);
   const from = fromOf(at.period);
-  const asked = { group: at.group, from, to: day(), account: at.account, key: at.key, model: at.model };
-  const [report, error] = useLoad(() => api.get(`/usage${api.query({ ...asked, limit: 1000 })}`), [JSON.stringify(asked)], 15_000);
+  const split = isTime(at.group) ? at.split : "";
+  const group = split ? `${at.group},${split}` : at.group;
   const metric = METRICS.find((one) => one.value === at.metric) || METRICS[0];
+  const asked = { group, from, to: day(), ...Object.fromEntries(FILTERS.map(([name]) => [name, at[name]])) };
+  if (split) Object.assign(asked, { top: TOP, order: metric.order });
+  const [loaded, error] = useLoad(() => api.get(`/usage${api.query({ ...asked, limit: split ? 10_000 : 1000 })}`), [JSON.stringify(asked)], 15_000);
+  // Sums of another query are not shown beside the reason why this one is refused.
+  const report = error?.status === 400 ? null : loaded;
   const total = report?.total;
   const export_ = (format) => api.download(`/usage${api.query({ ...asked, format })}`, `usage-${at.group}-${from}.${format}`);
-  const rows = report?.group === at.group ? report.rows : [];
-  return html`<${Page} title="Usage and cost" lead="Sums of the ledger. Days are UTC."
+  const rows = report?.group === group ? report.rows : [];
+  // Sums by hours are of a few days.
+  const setGroup = (value) => set("group", value, value === "hour" && at.period !== "today" ? { period: "7" } : {});
+  const name = (row) => (isTime(at.group) ? shownTime(at.group, row[at.group]) : shownName(at.group, row));
+  return html`<${Page} title="Usage and cost" lead="Sums of the ledger. Days and hours are UTC."
     actions=${html`<button type="button" class="button" onClick=${() => export_("csv")}>CSV</button><button type="button" class="button" onClick=${() => export_("ndjson")}>NDJSON</button>`}>
     <div class="filters">
-      <${Choice} label="By" options=${GROUPS} value=${at.group} onValue=${(value) => set("group", value)} />
+      <${Choice} label="By" options=${GROUPS} value=${at.group} onValue=${setGroup} />
+      ${isTime(at.group) && html`<${Field} label="Split by" kind="select" options=${[{ value: "", label: "nothing" }, ...NAMES]} value=${at.split} onValue=${(value) => set("split", value)} />`}
       <${Choice} label="Show" options=${METRICS} value=${at.metric} onValue=${(value) => set("metric", value)} />
       <${Field} label="Period" kind="select" options=${PERIODS} value=${at.period} onValue=${(value) => set("period", value)} />
-      <${Field} label="Model" value=${at.model} onValue=${(value) => set("model", value)} placeholder="all" data-filter />
-      <${Field} label="Key" value=${at.key} onValue=${(value) => set("key", value)} placeholder="all" />
-      <${Field} label="Account" value=${at.account} onValue=${(value) => set("account", value)} placeholder="all" />
+      ${FILTERS.map(([one, label], index) => html`<${Field} label=${label} value=${at[one]} onValue=${(value) => set(one, value)} placeholder="all" ...${index ? {} : { "data-filter": true }} />`)}
     </div>
     <${Failed} error=${error} />
     ${total && html`<dl class="stats">
@@ -84,13 +132,16 @@ export function Usage({ parameters }) {
       <${Stat} label="Output" value=${short(total.output)} unit="tokens" note=${total.reasoning ? `${percent(total.reasoning, total.output)} reasoning` : ""} />
       <${Stat} label="Saved by caches" value=${money((Number(total.cache_saved) - Number(total.cache_surcharge)).toFixed(9))} note=${html`<a href="#/cache">Cache savings</a>`} />
     </dl>`}
-    ${report && !total?.requests
+    ${!report ? null : !total.requests
       ? html`<${Card}><${Empty} title="No usage in this period">Each request of a key is summed here, a moment after it has ended. Models without a price cost nothing: <code>[model.price]</code> in routes.toml sets one.<//><//>`
-      : html`<${Card} title=${`${metric.label} by ${at.group}`} note=${`${from} to ${day()}, UTC`}>${rows.length > 0 && html`<${Plot} group=${at.group} rows=${rows} metric=${metric} from=${from} total=${total} />`}<//>
+      : html`<${Card} title=${`${metric.label} by ${split ? `${at.group} and ${split}` : at.group}`} note=${`${from} to ${day()}, UTC${split ? `; the ${TOP} largest` : ""}`}>
+          ${rows.length > 0 && (isTime(at.group) ? html`<${TimePlot} group=${at.group} split=${split} rows=${rows} metric=${metric} from=${from} total=${total} />` : html`<${NamePlot} group=${at.group} rows=${rows} metric=${metric} total=${total} />`)}
+        <//>
         <${Card} flush title="All numbers" note=${report?.others ? "The largest rows; the others are summed in the last line." : `${rows.length} rows`}>
-          <${Table} caption=${`Usage by ${at.group}`} id=${(row) => row[at.group]} rows=${rows} order=${at.group === "day" ? { name: "name", down: true } : { name: "cost", down: true }}
+          <${Table} caption=${`Usage by ${group.replace(",", " and ")}`} id=${(row) => `${row[at.group]}\n${split && (row.is_others ? "" : `=${row[split]}`)}`} rows=${rows} order=${isTime(at.group) ? { name: "name", down: true } : { name: "cost", down: true }}
             columns=${[
-              { name: "name", label: GROUPS.find((g) => g.value === at.group).label, cell: (row) => html`<b>${row[at.group] || "none"}</b>`, sort: (row) => row[at.group] },
+              { name: "name", label: labelOf(at.group), cell: (row) => html`<b>${name(row)}</b>`, sort: (row) => row[at.group] },
+              ...(split ? [{ name: "split", label: labelOf(split), cell: (row) => shownName(split, row), sort: (row) => shownName(split, row) }] : []),
               { name: "cost", label: "Cost", number: true, cell: (row) => money(row.cost), sort: (row) => Number(row.cost) },
               { name: "requests", label: "Requests", number: true, cell: (row) => count(row.requests), sort: (row) => row.requests },
               { name: "failed", label: "Failed", number: true, cell: (row) => count(row.failed), sort: (row) => row.failed },
