@@ -1,7 +1,7 @@
 //! Targets for automatic prompt caching: the reverse reader and the places of cache marks, compared with serde_json.
 
 use bytes::Bytes;
-use model_gateway::canonical::CachePolicy;
+use model_gateway::canonical::{BreakpointSupport, CachePolicy};
 use model_gateway::json::{ReverseReader, Truncated};
 use model_gateway::wire::Api;
 use model_gateway::wire::request::{Body, BodyReader};
@@ -76,7 +76,7 @@ pub fn breakpoints(mut data: &[u8]) {
     let long_pays = choose(&mut data, 2) == 1;
     let Some(whole) = read(&[data]) else { return };
     let Some(split) = read(&pieces(data, seed)) else { panic!("another verdict for another split") };
-    let Some(rule) = CachePolicy::Auto.rule(0, long_pays) else { return };
+    let Some(rule) = CachePolicy::Auto.rule(BreakpointSupport::full(0), long_pays) else { return };
     let marked = whole.breakpoints(&rule);
     assert_eq!(marked, split.breakpoints(&rule), "split by {seed}");
     assert_eq!(whole.wants_cache_key(), split.wants_cache_key());
