@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use model_gateway::canonical::seal::{SealedSignature, SignedCallId};
-use model_gateway::canonical::{BreakpointSupport, Dialect, Effort, Event, Grammar, ProviderSignature, Quirks, Thinking};
+use model_gateway::canonical::{
+    BreakpointSupport, Dialect, Effort, Event, Grammar, ProviderSignature, Quirks, Thinking,
+};
 use model_gateway::error::{ApiError, ErrorKind};
 use model_gateway::framing::event_stream::EventMessage;
 use model_gateway::json::{EscapedString, JsonStr, RawJson};

@@ -67,13 +67,12 @@ impl CachePolicy {
         Some(BreakpointRule { instructions, turns, min_tokens, tools })
     }
 
-    /// Returns the lifetimes that breakpoints of this policy may have.
+    /// Returns the lifetimes that breakpoints of this policy may have: the short one also where a model has no other.
     pub const fn lifetimes(self) -> &'static [CacheBreakpoint] {
         match self {
             CachePolicy::Off => &[],
-            CachePolicy::Auto => &[CacheBreakpoint::Short, CacheBreakpoint::Long],
             CachePolicy::Short => &[CacheBreakpoint::Short],
-            CachePolicy::Hour => &[CacheBreakpoint::Long],
+            CachePolicy::Auto | CachePolicy::Hour => &[CacheBreakpoint::Short, CacheBreakpoint::Long],
         }
     }
 }
