@@ -20,11 +20,14 @@ const NOVA_MINIMUM: u64 = 1_000;
 /// Element of the prompt in the order in which the model reads it: its role, and itself.
 type Element<'b> = (&'b str, &'b Value);
 
+fn list(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
 fn elements(body: &Value) -> impl Iterator<Item = Element<'_>> {
-    let list = |value: Option<&'_ Value>| value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let tools = list(body.pointer("/toolConfig/tools")).iter().map(|tool| ("tool", tool));
     let system = list(body.get("system")).iter().map(|block| ("system", block));
-    let turns = list(body.get("messages")).iter().flat_map(move |message| {
+    let turns = list(body.get("messages")).iter().flat_map(|message| {
         let role = message.get("role").and_then(Value::as_str).unwrap_or_default();
         list(message.get("content")).iter().map(move |block| (role, block))
     });
