@@ -22,6 +22,11 @@ use crate::wire::path::query_values;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Silence after which a comment is sent, so that idle time-outs do not close the stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Time for which events of requests are gathered into one write. A listener buffers more events than a gateway serves
+/// requests in this time.
+const GATHER: Duration = Duration::from_millis(10);
+/// Bytes at which a piece is sent, however many events there are.
+const MAX_PIECE: usize = 32 << 10;
 /// Topics of events.
 pub(super) const TOPICS: [&str; 4] = ["requests", "starts", "targets", "totals"];
 /// Statuses that a listener may choose.
@@ -148,53 +153,67 @@ impl EventStream {
     /// Sends events until the client leaves or the gateway ends.
     pub(super) async fn run(mut self, sender: mpsc::Sender<Bytes>) {
         // The head of the answer leaves with the first piece.
-        let mut pieces = vec![Bytes::from_static(b": model-gateway\n\n")];
+        let mut text = b": model-gateway\n\n".to_vec();
         let mut look = tokio::time::interval(LOOK_EVERY);
         let mut silence = tokio::time::interval(KEEP_ALIVE);
         silence.tick().await;
         loop {
-            for piece in pieces.drain(..) {
+            if !text.is_empty() {
+                let piece = Bytes::copy_from_slice(&text);
+                text.clear();
                 if sender.send_timeout(piece, WRITE_TIMEOUT).await.is_err() {
                     return;
                 }
             }
             tokio::select! {
-                event = next(&mut self.requests) => match event {
-                    Some(LiveEvent::Request(event)) => {
-                        if self.topics.requests && self.filter.passes(&event, true) {
-                            pieces.push(event_of("request", &event));
-                        }
-                    }
-                    Some(LiveEvent::Start(event)) => {
-                        if self.topics.starts && self.filter.passes(&event, false) {
-                            pieces.push(event_of("request_start", &event));
-                        }
-                    }
-                    Some(LiveEvent::Lost(count)) => {
-                        pieces.push(event_of("lost", &format!("{{\"requests\":{count}}}")));
-                    }
-                    None => return,
-                },
+                event = next(&mut self.requests) => {
+                    let Some(event) = event else { return };
+                    self.push(event, &mut text);
+                    self.gather(&mut text).await;
+                }
                 _ = look.tick(), if self.targets.is_some() || self.totals.is_some() => {
-                    self.changed_targets(&mut pieces);
+                    self.changed_targets(&mut text);
                     if let Some((metrics, started)) = &self.totals {
-                        pieces.push(event_of("totals", &totals_json(metrics, *started).to_string()));
+                        push_event(&mut text, "totals", &totals_json(metrics, *started).to_string());
                     }
                 }
-                _ = silence.tick() => pieces.push(Bytes::from_static(b": \n\n")),
+                _ = silence.tick() => text.extend_from_slice(b": \n\n"),
                 () = sender.closed() => return,
             }
         }
     }
 
+    /// Adds the events that come within [`GATHER`]. A write for each event would cost more than all of it else.
+    async fn gather(&mut self, text: &mut Vec<u8>) {
+        tokio::time::sleep(GATHER).await;
+        while text.len() < MAX_PIECE {
+            let Some(event) = self.requests.as_mut().and_then(LiveListener::next_ready) else { return };
+            self.push(event, text);
+        }
+    }
+
+    /// Adds an event of requests if the listener has chosen it.
+    fn push(&self, event: LiveEvent, text: &mut Vec<u8>) {
+        match event {
+            LiveEvent::Request(event) if self.topics.requests && self.filter.passes(&event, true) => {
+                push_event(text, "request", &event);
+            }
+            LiveEvent::Start(event) if self.topics.starts && self.filter.passes(&event, false) => {
+                push_event(text, "request_start", &event);
+            }
+            LiveEvent::Lost(count) => push_event(text, "lost", &format!("{{\"requests\":{count}}}")),
+            LiveEvent::Request(_) | LiveEvent::Start(_) => {}
+        }
+    }
+
     /// Adds an event for each target whose state has changed since the last look; at first for each target.
-    fn changed_targets(&mut self, pieces: &mut Vec<Bytes>) {
+    fn changed_targets(&mut self, text: &mut Vec<u8>) {
         let Some(TargetStates { control, known }) = &mut self.targets else { return };
         let mut now = BTreeMap::new();
         for (name, target) in targets::list(&**control) {
             let state = target.get("state").cloned().unwrap_or_default();
             if known.get(&name) != Some(&state) {
-                pieces.push(event_of("target", &target.to_string()));
+                push_event(text, "target", &target.to_string());
             }
             now.insert(name, state);
         }
@@ -209,14 +228,17 @@ async fn next(listener: &mut Option<LiveListener>) -> Option<LiveEvent> {
     }
 }
 
-/// Formats an event. The data has no line break.
-fn event_of(name: &str, data: &str) -> Bytes {
-    format!("event: {name}\ndata: {data}\n\n").into()
+/// Adds an event. The data has no line break.
+fn push_event(text: &mut Vec<u8>, name: &str, data: &str) {
+    for part in ["event: ", name, "\ndata: ", data, "\n\n"] {
+        text.extend_from_slice(part.as_bytes());
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::access_log::Line;
 
     /// A console whose browser does not read: what waits for it is bounded, and what is lost is counted.
     #[tokio::test]
@@ -229,22 +251,25 @@ mod tests {
             EventStream { topics, filter: EventFilter::default(), requests, targets: None, totals: None };
         let (sender, mut received) = mpsc::channel(4);
         let task = tokio::spawn(stream.run(sender));
-        // What the stream takes until it waits for its reader.
-        for _ in 0..EVENTS {
-            live.publish(&crate::metrics::access_log::Line { request_id: "r", ..Default::default() });
-            tokio::task::yield_now().await;
+        // Far more than the stream takes until it waits for its reader.
+        for number in 0..EVENTS {
+            live.publish(&Line { request_id: "r", ..Line::default() });
+            if number % 100 == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         }
         let (mut events, mut lost) = (0, 0);
         while events + lost < EVENTS {
             let piece = received.recv().await.unwrap();
-            let text = std::str::from_utf8(&piece).unwrap();
-            if text.starts_with("event: request\n") {
-                events += 1;
-            } else if let Some(count) = text.strip_prefix("event: lost\ndata: {\"requests\":") {
-                lost += count.trim_end_matches("}\n\n").parse::<usize>().unwrap();
+            for event in std::str::from_utf8(&piece).unwrap().split_terminator("\n\n") {
+                if event.starts_with("event: request\n") {
+                    events += 1;
+                } else if let Some(count) = event.strip_prefix("event: lost\ndata: {\"requests\":") {
+                    lost += count.trim_end_matches('}').parse::<usize>().unwrap();
+                }
             }
         }
-        assert!(events < 1_100 && lost > 0, "{events} events waited, {lost} were lost");
+        assert!(events < 5_000 && lost > 0, "{events} events waited, {lost} were lost");
         drop(received);
         task.await.unwrap();
         assert!(!live.has_listeners());

@@ -90,6 +90,15 @@ impl LiveListener {
             Err(broadcast::error::RecvError::Closed) => None,
         }
     }
+
+    /// Returns the next event if it is there already; `None` otherwise.
+    pub fn next_ready(&mut self) -> Option<LiveEvent> {
+        match self.events.try_recv() {
+            Ok(event) => Some(event),
+            Err(broadcast::error::TryRecvError::Lagged(lost)) => Some(LiveEvent::Lost(lost)),
+            Err(_) => None,
+        }
+    }
 }
 
 impl Drop for LiveListener {

@@ -1,8 +1,8 @@
 //! `model-gateway import`: configurations of other gateways.
 //!
-//! One file or folder for each source ([`litellm`], [`channels`] for New API and One API, [`bifrost`]) reads a
-//! document and records the outcome of each of its fields in a [`report`]. What they have in common is a [`draft`],
-//! which [`render`] makes text of. The texts pass the checks of `model-gateway check` before a file is written.
+//! One file or folder for each source (`litellm`, `channels` for New API and One API, `bifrost`) reads a
+//! document and records the outcome of each of its fields in a `report`. What they have in common is a `draft`,
+//! which `render` makes text of. The texts pass the checks of `model-gateway check` before a file is written.
 
 mod bifrost;
 mod channels;

@@ -205,7 +205,7 @@ export function Shell({ at, onSignIn, onLeave }) {
         ${session.role === "read" && isLocal && html`<${Notice} tone="info" title="You can look at everything and change nothing."
           action=${html`<button type="button" class="button small" onClick=${() => setDialog("sign-in")}>Sign in</button>`}>
           Requests from this machine need no token for that. Changes do: <code>model-gateway admin create NAME --role admin</code><//>`}
-        <${Content} key=${at.page} parameters=${at.parameters} />
+        <${Content} key=${`${at.page} ${JSON.stringify(at.parameters)}`} parameters=${at.parameters} />
       </main>
     </div>
     ${dialog === "help" && html`<${Help} onClose=${() => setDialog("")} />`}

@@ -219,7 +219,8 @@ impl<'i> KeyReader<'i> {
         key.limits = tighter(&key.limits, &team.limits);
         key.enabled &= !team.blocked;
         key.models = models(&own.models, &team.models);
-        for name in &key.models {
+        // A name of no model, which stands for none.
+        for name in key.models.iter().filter(|name| *name != "no-default-models") {
             self.imported.draft.ensure_model(name);
         }
         if let Some(total) = own.total.or(budget.total) {

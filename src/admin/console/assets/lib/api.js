@@ -131,8 +131,8 @@ export function query(parameters) {
   return pairs.length ? `?${pairs.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}` : "";
 }
 
-// Reads all pages of a list, at most `most` items.
-export async function all(path, most = 5_000) {
+// Reads all pages of a list, at most `most` items; `isCut` of the list says that there are more.
+export async function all(path, most = 10_000) {
   const items = [];
   let cursor = "";
   do {
@@ -140,6 +140,7 @@ export async function all(path, most = 5_000) {
     items.push(...page.items);
     cursor = page.next_cursor || "";
   } while (cursor && items.length < most);
+  items.isCut = !!cursor;
   return items;
 }
 

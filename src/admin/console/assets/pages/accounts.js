@@ -129,7 +129,7 @@ export function Accounts({ parameters }) {
   const [filter, setFilter] = useState("");
   const [version, setVersion] = useState(0);
   const [accounts, error, again] = useLoad(() => api.all("/accounts"), [], 5000);
-  const [today] = useLoad(async () => new Map((await api.get(`/usage${api.query({ group: "account", from: day(), limit: 5000 })}`)).rows.map((row) => [row.account, row])), [], 10_000);
+  const [today] = useLoad(async () => new Map((await api.get(`/usage${api.query({ group: "account", from: day(), limit: 10_000 })}`)).rows.map((row) => [row.account, row])), [], 10_000);
   const done = async (text) => {
     setAsked(null);
     say(text);
@@ -142,7 +142,7 @@ export function Accounts({ parameters }) {
   return html`<${Page} title="Accounts" lead="Who pays: balances, credits, and limits of all keys of an account together." actions=${create}>
     <div class="filters"><${Field} label="Filter" grow value=${filter} onValue=${setFilter} placeholder="name" data-filter /></div>
     <${Failed} error=${error} />
-    <${Card} flush title=${`${rows.length} accounts`}>
+    <${Card} flush title=${`${rows.length} accounts`} note=${accounts?.isCut ? "the first ones by name; the API has all" : ""}>
       <${Table} caption="Accounts" id=${(account) => account.name} rows=${rows} open=${open} onOpen=${setOpen}
         detail=${(account) => html`<${Detail} account=${account} today=${today?.get(account.name)} version=${version} ask=${(what) => setAsked({ what, account })} />`}
         empty=${accounts && html`<${Empty} title=${filter ? "No account matches" : "No accounts yet"} action=${filter ? null : create}>An account has a balance, which its keys spend. Without one, usage is counted and nobody is charged. Also: <code>model-gateway accounts create team --credit 100</code><//>`}

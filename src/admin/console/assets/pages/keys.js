@@ -72,7 +72,7 @@ export function Keys({ parameters }) {
   const [keys, error, again] = useLoad(() => api.all("/keys"), []);
   const [accounts] = useLoad(() => api.all("/accounts").catch(() => []), []);
   const [use] = useLoad(async () => {
-    const read = async (from) => new Map((await api.get(`/usage${api.query({ group: "key", from, limit: 5000 })}`)).rows.map((row) => [row.key, row]));
+    const read = async (from) => new Map((await api.get(`/usage${api.query({ group: "key", from, limit: 10_000 })}`)).rows.map((row) => [row.key, row]));
     const [today, month] = await Promise.all([read(day()), read("")]);
     return { today, month };
   }, [], 10_000);
@@ -114,7 +114,7 @@ export function Keys({ parameters }) {
   return html`<${Page} title="Keys" lead="Who may use the gateway, for which models, and how much of their limits is used." actions=${create}>
     <div class="filters"><${Field} label="Filter" grow value=${filter} onValue=${setFilter} placeholder="name, account, state, model" data-filter /></div>
     <${Failed} error=${failed || error} />
-    <${Card} flush title=${`${rows.length} keys`}>
+    <${Card} flush title=${`${rows.length} keys`} note=${keys?.isCut ? "the first ones by name; the API has all" : ""}>
       <${Table} caption="Keys" id=${(key) => key.name} rows=${rows} open=${open} onOpen=${setOpen}
         detail=${(key) => html`<${Detail} item=${key} today=${of("today", key)} month=${of("month", key)} act=${act} edit=${(item) => setForm({ before: item })} />`}
         empty=${keys && html`<${Empty} title=${filter ? "No key matches" : "No keys yet"} action=${filter ? null : create}>A key lets a client in. Make one here, or with <code>model-gateway keys create alice</code>.<//>`}
