@@ -20,6 +20,8 @@ pub(super) enum FaultKind {
     End,
     /// No further data.
     Stall,
+    /// The next frame is invalid, and the stream goes on.
+    Spoil,
 }
 
 /// Fault, and the number of deltas before it.
@@ -117,11 +119,12 @@ impl Directives {
             "words" => self.words = Some(usize::try_from(number()?).ok()?.min(MAX_WORDS)),
             "big" => self.big = Some(usize::try_from(number()?).ok()?.min(MAX_BIG)),
             "cached" => self.cached = Some(number()?),
-            "error" | "cut" | "end" | "stall" => {
+            "error" | "cut" | "end" | "stall" | "spoil" => {
                 let kind = match name {
                     "error" => FaultKind::Error,
                     "cut" => FaultKind::Cut,
                     "end" => FaultKind::End,
+                    "spoil" => FaultKind::Spoil,
                     _ => FaultKind::Stall,
                 };
                 self.fault = Some(Fault { kind, after: usize::try_from(number()?).ok()? });

@@ -1,7 +1,7 @@
 //! Simulated model providers on loopback: each implements its provider's HTTP API and returns generated text.
 //!
 //! This module has the listener and its counters ([`Simulator`]), the provider-independent plan of a response
-//! (`conversation`, `script`, `text`, `schema`, `embedding`), the injection of faults (`directive`, `stream`, `body`),
+//! (`conversation`, `script`, `text`, `schema`, `embedding`), the prompt cache (`prefix_cache`), the injection of faults (`directive`, `stream`, `body`),
 //! and one folder per provider (`openai`, `anthropic`, `google`, `bedrock`) or for several (`search`, `image`, `video`) that reads
 //! the provider's requests and writes its responses, headers, streams and errors. Code that the gateway needs to serve
 //! requests must not live here. The gateway and the simulator share no code, so that they cannot share a mistake.
@@ -38,6 +38,7 @@
 //! | `[[error-status 429]]` | Bedrock: the status whose error `error` sends, in place of overload |
 //! | `[[cut 3]]` | the connection is reset after 3 deltas |
 //! | `[[end 3]]` | the body ends cleanly after 3 deltas, with the response unfinished |
+//! | `[[spoil 3]]` | the frame behind 3 deltas has a wrong byte, or in Bedrock's streams a wrong checksum; the stream goes on |
 //! | `[[stall 3]]` | no further data after 3 deltas; the connection stays open |
 //! | `[[hang]]` | no response at all |
 //! | `[[refuse]]` | the model refuses, in the provider's format |
@@ -64,6 +65,7 @@ mod http;
 mod ids;
 mod image;
 mod openai;
+mod prefix_cache;
 mod scenario;
 mod schema;
 mod script;

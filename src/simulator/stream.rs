@@ -69,16 +69,20 @@ pub(super) fn schedule(
 ) -> Vec<Step> {
     let mut ending = Vec::new();
     if let Some(Fault { kind, after }) = directives.fault {
-        frames.truncate(frames_until(&frames, after));
+        let until = frames_until(&frames, after);
+        match kind {
+            FaultKind::Spoil => spoil(&mut frames, until),
+            _ => frames.truncate(until),
+        }
         ending = match kind {
             FaultKind::Error => error(frames.len()).into_iter().map(Step::Send).collect(),
             FaultKind::Cut => vec![Step::Wait(BEFORE_CUT), Step::Cut],
-            FaultKind::End => Vec::new(),
+            FaultKind::End | FaultKind::Spoil => Vec::new(),
             FaultKind::Stall => vec![Step::Stall],
         };
     }
     match directives.shape {
-        Some(Shape::Garbage) => spoil(&mut frames),
+        Some(Shape::Garbage) => spoil(&mut frames, 2),
         Some(Shape::Truncate) => {
             frames.truncate(frames_until(&frames, 2));
             if let Some(last) = frames.last_mut() {
@@ -99,9 +103,9 @@ fn frames_until(frames: &[Frame], deltas: usize) -> usize {
     if deltas == 0 { 0 } else { ends.take(deltas).last().unwrap_or(frames.len() / 2) }
 }
 
-/// Makes the third frame, or the last if there are fewer, invalid JSON.
-fn spoil(frames: &mut [Frame]) {
-    let at = frames.len().min(3).saturating_sub(1);
+/// Makes the frame with this index, or the last if there are fewer, invalid JSON.
+fn spoil(frames: &mut [Frame], index: usize) {
+    let at = index.min(frames.len().saturating_sub(1));
     if let Some(frame) = frames.get_mut(at) {
         // Byte by byte: the frames of some providers are binary.
         frame.bytes = frame.bytes.iter().map(|byte| if *byte == b'}' { b']' } else { *byte }).collect();
@@ -180,6 +184,9 @@ mod tests {
         assert_eq!(played("[[stall 9]]", none), "s1o2STALL");
         assert_eq!(played("[[error 0]]", none), "error@0");
         assert_eq!(played("[[error 1]]", none), "s1error@2");
+        let braces = vec![Frame::new(Kind::Delta, "{1}"), Frame::new(Kind::Delta, "{2}")];
+        let steps = schedule(braces, none, &directive::take("[[spoil 1]]").0, |_| Vec::new());
+        assert_eq!(steps, ["{1}", "{2]"].map(|text| Step::Send(Bytes::from(text))));
     }
 
     #[test]

@@ -1,61 +1,19 @@
-//! Prompt cache: the prompt prefixes of earlier requests, and the cache usage of a request.
-
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+//! Prompt cache: the breakpoints of a request, and the prefixes of its prompt.
 
 use serde_json::{Value, json};
 
 use super::super::clock::unix;
-use super::super::ids::{combine, hash};
+pub(super) use super::super::prefix_cache::Cached;
+use super::super::prefix_cache::{PrefixCache, Prefixes};
 use super::super::script::Ask;
-use super::super::text::{tokens, weigh};
 use super::errors::{ApiError, Fields, required, should_be, wrong_tag};
 
-/// Maximum number of remembered prefixes. The oldest one is evicted first.
-const MAX_PREFIXES: usize = 4096;
 /// Maximum number of cache breakpoints per request.
 const MAX_BREAKPOINTS: usize = 4;
-/// Number of blocks, from a breakpoint backwards, that are searched for a known prefix.
-const LOOKBACK: usize = 20;
-/// Lifetimes of an entry in seconds. A read renews the lifetime.
-const SHORT_LIFETIME: u64 = 300;
-const LONG_LIFETIME: u64 = 3_600;
 
 /// Known prefixes.
 #[derive(Debug, Default)]
-pub(super) struct Cache {
-    entries: Mutex<VecDeque<Entry>>,
-}
-
-/// Cache entry of one prefix.
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    hash: u64,
-    /// Lifetime in seconds.
-    lifetime: u64,
-    /// Unix time in seconds from which on the entry is not read.
-    expires: u64,
-}
-
-/// Cached tokens of a prompt.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Cached {
-    pub(super) read: u64,
-    /// Tokens written with a lifetime of five minutes.
-    pub(super) short: u64,
-    /// Tokens written with a lifetime of an hour.
-    pub(super) long: u64,
-}
-
-/// Prefix of a prompt.
-#[derive(Debug)]
-struct Prefix {
-    hash: u64,
-    tokens: u64,
-    /// Cache breakpoint at the end of the prefix: true for an hour, false for five minutes. `None` without a
-    /// breakpoint.
-    breakpoint: Option<bool>,
-}
+pub(super) struct Cache(PrefixCache);
 
 impl Cache {
     /// Returns the tokens that the prompt reads from and writes to the cache, and remembers the written prefixes.
@@ -68,44 +26,13 @@ impl Cache {
 
     /// Same as `account`, at this Unix time in seconds.
     fn account_at(&self, body: &Value, now: u64) -> Cached {
-        let prefixes = prefixes(body);
         let minimum = min_tokens(body.get("model").and_then(Value::as_str).unwrap_or_default());
-        let at_breakpoint = |prefix: &Prefix| prefix.breakpoint.is_some() && prefix.tokens >= minimum;
-        let breakpoints: Vec<usize> =
-            (0..prefixes.len()).filter(|at| prefixes.get(*at).is_some_and(at_breakpoint)).collect();
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.retain(|entry| entry.expires > now);
-        let mut renew = |at: usize| {
-            let hash = prefixes.get(at).map(|prefix| prefix.hash);
-            let entry = entries.iter_mut().find(|entry| Some(entry.hash) == hash)?;
-            entry.expires = now + entry.lifetime;
-            Some(at)
-        };
-        let mut search = |at: usize| (at.saturating_sub(LOOKBACK - 1)..=at).rev().find_map(&mut renew);
-        let hit = breakpoints.iter().filter_map(|at| search(*at)).max();
-        let read = hit.and_then(|at| prefixes.get(at)).map_or(0, |prefix| prefix.tokens);
-        let mut cached = Cached { read, ..Cached::default() };
-        let mut done = read;
-        for prefix in breakpoints.iter().filter_map(|at| prefixes.get(*at)) {
-            if entries.iter().any(|entry| entry.hash == prefix.hash) {
-                continue;
-            }
-            let long = prefix.breakpoint == Some(true);
-            let written = prefix.tokens.saturating_sub(done);
-            *(if long { &mut cached.long } else { &mut cached.short }) += written;
-            done = done.max(prefix.tokens);
-            let lifetime = if long { LONG_LIFETIME } else { SHORT_LIFETIME };
-            entries.push_back(Entry { hash: prefix.hash, lifetime, expires: now + lifetime });
-        }
-        while entries.len() > MAX_PREFIXES {
-            entries.pop_front();
-        }
-        cached
+        self.0.account(&prefixes(body), minimum, now)
     }
 }
 
 /// Returns the minimum length of a cached prefix in tokens. Shorter prefixes are silently not cached.
-fn min_tokens(model: &str) -> u64 {
+pub(super) fn min_tokens(model: &str) -> u64 {
     match model {
         _ if model.starts_with("claude-opus-4-5") || model.starts_with("claude-opus-4-6") => 4_096,
         _ if model.starts_with("claude-haiku-4-5") => 4_096,
@@ -115,53 +42,41 @@ fn min_tokens(model: &str) -> u64 {
 }
 
 /// Returns all prefixes of a prompt in the provider's order: tools, system, messages.
-fn prefixes(body: &Value) -> Vec<Prefix> {
-    let mut walk = Walk { prefixes: Vec::new(), state: 0, bytes: 0 };
-    walk.state = hash(body.get("model").and_then(Value::as_str).unwrap_or_default().as_bytes());
+fn prefixes(body: &Value) -> Prefixes {
+    let mut all = Prefixes::of(body.get("model").and_then(Value::as_str).unwrap_or_default());
     for tool in body.get("tools").and_then(Value::as_array).into_iter().flatten() {
-        walk.add("tool", tool);
+        add(&mut all, "tool", tool);
     }
-    walk.add_content("system", body.get("system"));
+    add_content(&mut all, "system", body.get("system"));
     for message in body.get("messages").and_then(Value::as_array).into_iter().flatten() {
         let role = message.get("role").and_then(Value::as_str).unwrap_or_default();
-        walk.add_content(role, message.get("content"));
+        add_content(&mut all, role, message.get("content"));
     }
     // `cache_control` on the request itself applies to the last block.
-    if let Some((long, last)) = breakpoint(body).zip(walk.prefixes.last_mut()) {
-        last.breakpoint = Some(long);
+    if let Some(long) = breakpoint(body) {
+        all.mark(long);
     }
-    walk.prefixes
+    all
 }
 
-struct Walk {
-    prefixes: Vec<Prefix>,
-    state: u64,
-    bytes: usize,
+fn add_content(all: &mut Prefixes, label: &str, content: Option<&Value>) {
+    match content {
+        Some(Value::Array(blocks)) => blocks.iter().for_each(|block| add(all, label, block)),
+        // A string is the short form of one text block.
+        Some(Value::String(text)) => add(all, label, &json!({"type": "text", "text": text})),
+        Some(other) => add(all, label, other),
+        None => {}
+    }
 }
 
-impl Walk {
-    fn add_content(&mut self, label: &str, content: Option<&Value>) {
-        match content {
-            Some(Value::Array(blocks)) => blocks.iter().for_each(|block| self.add(label, block)),
-            // A string is the short form of one text block.
-            Some(Value::String(text)) => self.add(label, &json!({"type": "text", "text": text})),
-            Some(other) => self.add(label, other),
-            None => {}
-        }
+fn add(all: &mut Prefixes, label: &str, block: &Value) {
+    let mut plain = block.clone();
+    if let Some(members) = plain.as_object_mut() {
+        members.remove("cache_control");
     }
-
-    fn add(&mut self, label: &str, block: &Value) {
-        let mut plain = block.clone();
-        if let Some(members) = plain.as_object_mut() {
-            members.remove("cache_control");
-        }
-        self.state = combine(combine(self.state, hash(label.as_bytes())), hash(plain.to_string().as_bytes()));
-        self.bytes += weigh(&plain);
-        self.prefixes.push(Prefix {
-            hash: self.state,
-            tokens: tokens(self.bytes),
-            breakpoint: breakpoint(block),
-        });
+    all.add(label, &plain);
+    if let Some(long) = breakpoint(block) {
+        all.mark(long);
     }
 }
 

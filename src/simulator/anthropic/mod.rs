@@ -128,6 +128,11 @@ impl PlatformRequest {
     }
 }
 
+/// Returns the minimum length of a cached prefix of a model, in tokens.
+pub(super) fn min_cached_tokens(model: &str) -> u64 {
+    cache::min_tokens(model)
+}
+
 /// Mark of Bedrock in identifiers.
 const BEDROCK: &str = "bdrk_";
 

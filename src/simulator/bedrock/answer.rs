@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::http::Reply;
 use super::super::ids::{Ids, hash, seal};
+use super::super::prefix_cache::Cached;
 use super::super::script::{Finish, Plan, ToolCall};
 use super::super::stream::{Frame, Kind, Pacing, schedule};
 use super::super::text::{fragments, words};
@@ -12,13 +13,13 @@ use super::models::Family;
 use super::request::Asked;
 use super::{STREAM, frames};
 
-pub(super) fn reply(asked: &Asked, stream: bool, pacing: Pacing, mut ids: Ids) -> Reply {
+pub(super) fn reply(asked: &Asked, cached: Cached, stream: bool, pacing: Pacing, mut ids: Ids) -> Reply {
     let plan = asked.ask.plan(0);
     let blocks = blocks(asked, &plan, &mut ids);
     if !stream {
-        return Reply::json(200, &whole(asked, &plan, &blocks));
+        return Reply::json(200, &whole(asked, cached, &plan, &blocks));
     }
-    let frames = stream_frames(asked, &plan, &blocks, &mut ids);
+    let frames = stream_frames(asked, cached, &plan, &blocks, &mut ids);
     let status = asked.ask.directives.error_status.unwrap_or(OVERLOADED);
     let steps = schedule(frames, pacing, &asked.ask.directives, |_| vec![for_status(status).exception()]);
     Reply::stream(STREAM, steps)
@@ -93,7 +94,7 @@ impl Block<'_> {
     }
 }
 
-fn whole(asked: &Asked, plan: &Plan, blocks: &[Block<'_>]) -> Value {
+fn whole(asked: &Asked, cached: Cached, plan: &Plan, blocks: &[Block<'_>]) -> Value {
     let mut body = Map::new();
     body.extend(additional(asked, plan).map(|fields| ("additionalModelResponseFields".to_owned(), fields)));
     body.insert("metrics".to_owned(), metrics(asked));
@@ -101,11 +102,17 @@ fn whole(asked: &Asked, plan: &Plan, blocks: &[Block<'_>]) -> Value {
     body.insert("output".to_owned(), json!({"message": {"content": content, "role": "assistant"}}));
     body.insert("stopReason".to_owned(), json!(stop_reason(asked, plan)));
     body.extend(details(asked, plan));
-    body.insert("usage".to_owned(), usage(asked, plan));
+    body.insert("usage".to_owned(), usage(asked, cached, plan));
     Value::Object(body)
 }
 
-fn stream_frames(asked: &Asked, plan: &Plan, blocks: &[Block<'_>], ids: &mut Ids) -> Vec<Frame> {
+fn stream_frames(
+    asked: &Asked,
+    cached: Cached,
+    plan: &Plan,
+    blocks: &[Block<'_>],
+    ids: &mut Ids,
+) -> Vec<Frame> {
     let mut out = vec![frames::event(Kind::Lead, "messageStart", json!({"role": "assistant"}), ids)];
     for (index, block) in blocks.iter().enumerate() {
         let (start, deltas) = block.parts(asked.model.family);
@@ -126,7 +133,7 @@ fn stream_frames(asked: &Asked, plan: &Plan, blocks: &[Block<'_>], ids: &mut Ids
     let mut metadata = Map::new();
     metadata.insert("metrics".to_owned(), metrics(asked));
     metadata.extend(details(asked, plan));
-    metadata.insert("usage".to_owned(), usage(asked, plan));
+    metadata.insert("usage".to_owned(), usage(asked, cached, plan));
     out.push(frames::event(Kind::Other, "metadata", Value::Object(metadata), ids));
     out
 }
@@ -172,10 +179,17 @@ fn details(asked: &Asked, plan: &Plan) -> Vec<(String, Value)> {
     members
 }
 
-fn usage(asked: &Asked, plan: &Plan) -> Value {
-    let cached = asked.ask.cached_tokens();
-    let (input, output) = (asked.ask.prompt_tokens, plan.output_tokens());
-    json!({"cacheReadInputTokenCount": cached, "cacheReadInputTokens": cached, "cacheWriteInputTokenCount": 0,
-           "cacheWriteInputTokens": 0, "inputTokens": input.saturating_sub(cached), "outputTokens": output,
-           "serverToolUsage": {}, "totalTokens": input + output})
+fn usage(asked: &Asked, cached: Cached, plan: &Plan) -> Value {
+    let Cached { read, short, long } = cached;
+    let (input, output, written) = (asked.ask.prompt_tokens, plan.output_tokens(), short + long);
+    let mut usage = json!({"cacheReadInputTokenCount": read, "cacheReadInputTokens": read,
+           "cacheWriteInputTokenCount": written, "cacheWriteInputTokens": written,
+           "inputTokens": input.saturating_sub(read + written), "outputTokens": output,
+           "serverToolUsage": {}, "totalTokens": input + output});
+    if written > 0 {
+        let details = [("5m", short), ("1h", long)].into_iter().filter(|(_, tokens)| *tokens > 0);
+        usage["cacheDetails"] =
+            details.map(|(ttl, tokens)| json!({"inputTokens": tokens, "ttl": ttl})).collect();
+    }
+    usage
 }

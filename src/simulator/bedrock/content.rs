@@ -8,9 +8,6 @@ use super::errors::{ApiError, Fields, constraint, extraneous, missing};
 use super::media::{self, Attachments};
 use super::models::{Family, Model};
 
-/// Maximum number of cache points of a request.
-const CACHE_POINTS: usize = 4;
-
 /// Reads and checks the messages. `has_tools` states whether the request has `toolConfig`.
 pub(super) fn conversation(
     messages: &[Value],
@@ -56,7 +53,6 @@ struct Reader<'a> {
     needs_text: bool,
     has_media: bool,
     attachments: Attachments<'a>,
-    cache_points: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -74,7 +70,6 @@ impl<'a> Reader<'a> {
             needs_text: false,
             has_media: false,
             attachments: Attachments::default(),
-            cache_points: 0,
         }
     }
 
@@ -143,7 +138,7 @@ impl<'a> Reader<'a> {
                         "The cachePoint block at {path} has nothing before it that could be cached."
                     )));
                 }
-                cache_point(&Fields::new(value, path)?, &mut self.cache_points)
+                cache_point(&Fields::new(value, path)?)
             }
             "guardContent" if is_user => {
                 let guard = Fields::new(value, path)?;
@@ -327,18 +322,12 @@ impl<'a> Reader<'a> {
                 ));
             }
         }
-        if self.cache_points > CACHE_POINTS {
-            return Err(ApiError::invalid(format!(
-                "A maximum of {CACHE_POINTS} cachePoint blocks may be provided. Found {}.",
-                self.cache_points
-            )));
-        }
         Ok(self.talk)
     }
 }
 
-/// Checks a cache point and counts it.
-pub(super) fn cache_point(point: &Fields<'_>, count: &mut usize) -> Result<(), ApiError> {
+/// Checks the members of a cache point.
+pub(super) fn cache_point(point: &Fields<'_>) -> Result<(), ApiError> {
     point.only(&["type", "ttl"])?;
     if point.require("type")? != "default" {
         return Err(constraint(&point.at("type"), "", "satisfy enum value set: [default]"));
@@ -347,7 +336,6 @@ pub(super) fn cache_point(point: &Fields<'_>, count: &mut usize) -> Result<(), A
         None | Some("5m" | "1h") => {}
         Some(other) => return Err(constraint(&point.at("ttl"), other, "satisfy enum value set: [5m, 1h]")),
     }
-    *count += 1;
     Ok(())
 }
 

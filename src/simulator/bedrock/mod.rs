@@ -2,7 +2,7 @@
 //! lists of models of the control plane, all on one address.
 //!
 //! This file has the routes and headers. The submodules have the credentials (`signature`), the models (`models`), the
-//! errors (`errors`), the frames of streams (`frames`), Converse's request readers (`request`, `content`, `media`,
+//! errors (`errors`), the prompt cache of Converse (`cache`), the frames of streams (`frames`), Converse's request readers (`request`, `content`, `media`,
 //! `tools`) and response writer (`answer`), and InvokeModel (`invoke`). Other providers do not belong here, except that
 //! `invoke` passes requests for Claude to `anthropic`.
 //!
@@ -14,6 +14,7 @@
 //! Sources: the service model `bedrock-runtime-2023-09-30` of botocore 1.44, and recorded responses of 2025 and 2026.
 
 mod answer;
+mod cache;
 mod content;
 mod errors;
 mod frames;
@@ -32,6 +33,7 @@ use serde_json::{Value, json};
 
 use super::http::{Reply, Request, percent_decode, stage};
 use super::ids::{Ids, decode_base64};
+use super::prefix_cache::PrefixCache;
 use super::server::Call;
 use super::{AwsAccessKey, anthropic, clock};
 use errors::{ApiError, Fields, OVERLOADED, for_status, missing};
@@ -51,6 +53,7 @@ pub(super) struct Site {
     /// Seconds by which the service's clock is ahead.
     clock_offset: AtomicI64,
     anthropic: anthropic::Site,
+    cache: PrefixCache,
 }
 
 impl Site {
@@ -59,6 +62,7 @@ impl Site {
             keys: Mutex::new(keys),
             clock_offset: AtomicI64::new(0),
             anthropic: anthropic::Site::default(),
+            cache: PrefixCache::default(),
         }
     }
 
@@ -118,13 +122,35 @@ impl Site {
             model.check_throughput()?;
         }
         match action {
-            "converse" => converse(call, &body, model, false, ids),
-            "converse-stream" => converse(call, &body, model, true, ids),
+            "converse" => self.converse(call, &body, model, false, ids),
+            "converse-stream" => self.converse(call, &body, model, true, ids),
             "invoke" => invoke::invoke(&self.anthropic, call, &body, &model, false, ids),
             "invoke-with-response-stream" => invoke::invoke(&self.anthropic, call, &body, &model, true, ids),
             "count-tokens" => count_tokens(&body, model),
             _ => Err(unknown_operation()),
         }
+    }
+    fn converse(
+        &self,
+        call: &Call<'_>,
+        body: &Value,
+        model: Model,
+        stream: bool,
+        ids: Ids,
+    ) -> Result<Reply, ApiError> {
+        if model.name.contains("embed") || model.name.contains("rerank") {
+            let message = "The model that you are using does not support the Converse API.";
+            return Err(ApiError::invalid(message));
+        }
+        let mut asked = request::converse(body, model, stream)?;
+        call.scenario.apply(&mut asked.ask, &call.request.body);
+        let error = |status| for_status(status).reply();
+        let overload = asked.ask.directives.error_status.unwrap_or(OVERLOADED);
+        let reply = || {
+            let cached = cache::account(&self.cache, body, &asked.model, &asked.ask);
+            answer::reply(&asked, cached, stream, call.pacing, ids)
+        };
+        Ok(stage(&asked.ask.directives, overload, error, reply))
     }
 }
 
@@ -134,18 +160,6 @@ fn unknown_operation() -> ApiError {
         "UnknownOperationException",
         "Unable to determine service/operation name to be authorized",
     )
-}
-
-fn converse(call: &Call<'_>, body: &Value, model: Model, stream: bool, ids: Ids) -> Result<Reply, ApiError> {
-    if model.name.contains("embed") || model.name.contains("rerank") {
-        return Err(ApiError::invalid("The model that you are using does not support the Converse API."));
-    }
-    let mut asked = request::converse(body, model, stream)?;
-    call.scenario.apply(&mut asked.ask, &call.request.body);
-    let error = |status| for_status(status).reply();
-    let overload = asked.ask.directives.error_status.unwrap_or(OVERLOADED);
-    let reply = || answer::reply(&asked, stream, call.pacing, ids);
-    Ok(stage(&asked.ask.directives, overload, error, reply))
 }
 
 fn count_tokens(body: &Value, model: Model) -> Result<Reply, ApiError> {

@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::super::script::{Ask, Choice, Format};
 use super::super::text::{tokens, weigh};
-use super::content;
 use super::errors::{ApiError, Fields, constraint, extraneous, missing};
 use super::models::{Family, Model};
 use super::tools;
+use super::{cache, content};
 
 const MEMBERS: [&str; 12] = [
     "messages",
@@ -39,6 +39,7 @@ pub(super) struct Asked {
 
 /// Parses a request. `stream` states whether it is for a stream.
 pub(super) fn converse(body: &Value, model: Model, stream: bool) -> Result<Asked, ApiError> {
+    cache::check(body, &model)?;
     let body = Fields::new(body, "")?;
     body.only(&MEMBERS)?;
     let messages = body.array("messages")?.ok_or_else(|| missing("messages"))?;
@@ -73,7 +74,6 @@ pub(super) fn converse(body: &Value, model: Model, stream: bool) -> Result<Asked
 
 fn system<'a>(body: &Fields<'a>) -> Result<Vec<&'a str>, ApiError> {
     let mut texts = Vec::new();
-    let mut points = 0;
     for (at, block) in body.array("system")?.into_iter().flatten().enumerate() {
         let block = Fields::new(block, format!("system.{at}"))?;
         let (kind, value) = block.one()?;
@@ -83,7 +83,7 @@ fn system<'a>(body: &Fields<'a>) -> Result<Vec<&'a str>, ApiError> {
                 _ => return Err(constraint(&block.at(kind), "", "have length greater than or equal to 1")),
             },
             "guardContent" => {}
-            "cachePoint" => content::cache_point(&Fields::new(value, block.at(kind))?, &mut points)?,
+            "cachePoint" => content::cache_point(&Fields::new(value, block.at(kind))?)?,
             other => return Err(extraneous(&block.path, other)),
         }
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::super::script::{Choice, Tool};
 use super::content::cache_point;
 use super::errors::{ApiError, Fields, constraint, extraneous, missing};
-use super::models::{Family, Model};
+use super::models::Model;
 
 /// Returns the tools that the model may call, and the choice. Tools of the service are accepted and never called.
 pub(super) fn tools(body: &Fields<'_>, model: &Model) -> Result<(Vec<Tool>, Choice), ApiError> {
@@ -18,7 +18,6 @@ pub(super) fn tools(body: &Fields<'_>, model: &Model) -> Result<(Vec<Tool>, Choi
         return Err(constraint(&config.at("tools"), "[]", "have length greater than or equal to 1"));
     }
     let mut tools: Vec<Tool> = Vec::new();
-    let mut points = 0;
     for (at, tool) in listed.iter().enumerate() {
         let tool = Fields::new(tool, format!("toolConfig.tools.{at}"))?;
         let (kind, value) = tool.one()?;
@@ -35,8 +34,7 @@ pub(super) fn tools(body: &Fields<'_>, model: &Model) -> Result<(Vec<Tool>, Choi
                 tools.push(tool);
             }
             "systemTool" => drop(inner.require("name")?),
-            "cachePoint" if model.family != Family::Claude => return Err(extraneous(&tool.path, kind)),
-            "cachePoint" => cache_point(&inner, &mut points)?,
+            "cachePoint" => cache_point(&inner)?,
             other => return Err(extraneous(&tool.path, other)),
         }
     }
