@@ -53,6 +53,19 @@ impl<'a> EventMessage<'a> {
     /// # Errors
     /// Returns [`MessageError`] if the bytes are not exactly one valid message.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, MessageError> {
+        let message = EventMessage::parse_checksums(bytes)?;
+        message.check_headers()?;
+        Ok(message)
+    }
+
+    /// Parses the bytes of one message: checks both checksums, but not the headers. For readers that compare
+    /// [`header_bytes`](Self::header_bytes) with headers that they know; all others call
+    /// [`check_headers`](Self::check_headers).
+    ///
+    /// # Errors
+    /// Returns [`MessageError`] if the bytes are not exactly one message.
+    #[inline]
+    pub fn parse_checksums(bytes: &'a [u8]) -> Result<Self, MessageError> {
         let prelude = Prelude::read(bytes)?;
         if bytes.len() != prelude.total {
             return Err(MessageError::Incomplete);
@@ -64,12 +77,14 @@ impl<'a> EventMessage<'a> {
         let content = body.get(PRELUDE_LENGTH..).unwrap_or_default();
         let (headers, payload) =
             content.split_at_checked(prelude.headers).ok_or(MessageError::HeadersLength)?;
-        let message = EventMessage { headers, payload };
-        message.check_headers()?;
-        Ok(message)
+        Ok(EventMessage { headers, payload })
     }
 
-    fn check_headers(&self) -> Result<(), MessageError> {
+    /// Checks every header.
+    ///
+    /// # Errors
+    /// Returns [`MessageError`] if a header is malformed or occurs twice, or if there are too many.
+    pub fn check_headers(&self) -> Result<(), MessageError> {
         let mut names: SmallVec<[&str; 8]> = SmallVec::new();
         for header in self.headers() {
             let name = header?.name;
@@ -82,6 +97,12 @@ impl<'a> EventMessage<'a> {
             names.push(name);
         }
         Ok(())
+    }
+
+    /// Returns the headers as they were received, from the length of the first name to the end of the last value.
+    #[inline]
+    pub fn header_bytes(&self) -> &'a [u8] {
+        self.headers
     }
 
     /// Returns the headers, in their order.

@@ -23,6 +23,18 @@ fn message(kind: &str, name: &str, payload: &str) -> Vec<u8> {
     out.to_vec()
 }
 
+/// Writes an event whose headers are in another order than Bedrock's, with one that the gateway does not know.
+fn reordered(name: &str, payload: &str) -> Vec<u8> {
+    let (mut headers, mut out) = (Vec::new(), BytesMut::new());
+    for (header, value) in [(":message-type", "event"), ("x", "y"), (":event-type", name)] {
+        put_header(header, HeaderValue::Text(value), &mut headers);
+    }
+    let writer = MessageWriter::begin(&headers, &mut out);
+    out.extend_from_slice(payload.as_bytes());
+    writer.end(&mut out);
+    out.to_vec()
+}
+
 fn start() -> Vec<u8> {
     message("event", "messageStart", r#"{"p":"abc","role":"assistant"}"#)
 }
@@ -46,6 +58,33 @@ fn stream() -> Vec<Vec<u8>> {
         message("event", "messageStop", "{\"stopReason\":\"end_turn\"}"),
         message("event", "metadata", usage),
     ]
+}
+
+#[test]
+fn event_stream_headers_have_any_order() {
+    let payloads = [
+        ("messageStart", "{}"),
+        ("contentBlockDelta", "{\"contentBlockIndex\":0,\n\"delta\":{\"text\":\"a\"}}"),
+    ];
+    let read = |write: &dyn Fn(&str, &str) -> Vec<u8>| {
+        let mut exchange = translated(Format::Chat);
+        let stream: Vec<u8> = payloads.iter().flat_map(|(name, payload)| write(name, payload)).collect();
+        exchange.feed(Bytes::from(stream)).unwrap()
+    };
+    let usual = read(&|name, payload| message("event", name, payload));
+    assert!(String::from_utf8_lossy(&usual).contains(r#""content":"a""#));
+    assert_eq!(read(&reordered), usual);
+    // A header twice, behind those that are usual.
+    let mut twice = message("event", "messageStart", "{}");
+    let headers_length = u32::from_be_bytes(twice[4..8].try_into().unwrap()) as usize;
+    let mut headers = twice[12..12 + headers_length].to_vec();
+    put_header(":event-type", HeaderValue::Text("messageStop"), &mut headers);
+    let mut out = BytesMut::new();
+    let writer = MessageWriter::begin(&headers, &mut out);
+    out.extend_from_slice(b"{}");
+    writer.end(&mut out);
+    twice = out.to_vec();
+    assert!(translated(Format::Chat).feed(Bytes::from(twice)).is_err());
 }
 
 fn verbatim() -> Verbatim {
