@@ -95,7 +95,8 @@ impl PremiumInputKinds {
         }
         let words = |kind: &TokenKind| -> &[&[u8]] {
             match kind {
-                TokenKind::CacheWrite => &[b"cache_control"],
+                // `cache_control`, and `cachePoint` of Converse.
+                TokenKind::CacheWrite => &[b"\"cache"],
                 TokenKind::CacheWrite1h => &[b"\"1h\""],
                 TokenKind::AudioInput => &[b"audio", b"video"],
                 _ => &[b"image"],
@@ -188,6 +189,7 @@ mod tests {
         for (text, kinds) in [
             (r#"{"a":"plain \n ü"}"#, &[][..]),
             (r#"{"cache_control":{"type":"ephemeral"}}"#, &[TokenKind::CacheWrite]),
+            (r#"{"cachePoint":{"type":"default"}}"#, &[TokenKind::CacheWrite]),
             (r#"{"cache_control":{"ttl":"1h"}}"#, &[TokenKind::CacheWrite, TokenKind::CacheWrite1h]),
             (r#"{"type":"input_audio"}"#, &[TokenKind::AudioInput]),
             (r#"{"mimeType":"video/mp4"}"#, &[TokenKind::AudioInput]),
@@ -210,7 +212,7 @@ mod tests {
             (CachePolicy::Off, &[][..]),
             (CachePolicy::Auto, &[TokenKind::CacheWrite, TokenKind::CacheWrite1h]),
             (CachePolicy::Short, &[TokenKind::CacheWrite]),
-            (CachePolicy::Hour, &[TokenKind::CacheWrite1h]),
+            (CachePolicy::Hour, &[TokenKind::CacheWrite, TokenKind::CacheWrite1h]),
         ] {
             let expected = PremiumInputKinds::of(kinds.iter().copied());
             assert_eq!(all.of_policy(policy), expected);

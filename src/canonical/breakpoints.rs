@@ -51,27 +51,47 @@ impl CachePolicy {
         CachePolicy::ALL.into_iter().find(|policy| policy.name() == name)
     }
 
-    /// Returns the rule for automatic breakpoints at a model that caches prefixes of at least `min_tokens`. `long_pays`
-    /// is whether the pauses between requests make a long lifetime of tools and instructions the cheaper one. `None` if
-    /// the gateway sets no breakpoints.
-    pub const fn rule(self, min_tokens: u32, long_pays: bool) -> Option<BreakpointRule> {
+    /// Returns the rule for automatic breakpoints at a model that takes breakpoints like this. `long_pays` is whether the
+    /// pauses between requests make a long lifetime of tools and instructions the cheaper one. `None` if the gateway
+    /// sets no breakpoints.
+    pub const fn rule(self, support: BreakpointSupport, long_pays: bool) -> Option<BreakpointRule> {
         let (instructions, turns) = match self {
             CachePolicy::Off => return None,
+            // The only lifetime that the model has.
+            _ if !support.long => (CacheBreakpoint::Short, CacheBreakpoint::Short),
             CachePolicy::Auto if long_pays => (CacheBreakpoint::Long, CacheBreakpoint::Short),
             CachePolicy::Auto | CachePolicy::Short => (CacheBreakpoint::Short, CacheBreakpoint::Short),
             CachePolicy::Hour => (CacheBreakpoint::Long, CacheBreakpoint::Long),
         };
-        Some(BreakpointRule { instructions, turns, min_tokens })
+        let BreakpointSupport { min_tokens, tools, .. } = support;
+        Some(BreakpointRule { instructions, turns, min_tokens, tools })
     }
 
-    /// Returns the lifetimes that breakpoints of this policy may have.
+    /// Returns the lifetimes that breakpoints of this policy may have: the short one also where a model has no other.
     pub const fn lifetimes(self) -> &'static [CacheBreakpoint] {
         match self {
             CachePolicy::Off => &[],
-            CachePolicy::Auto => &[CacheBreakpoint::Short, CacheBreakpoint::Long],
             CachePolicy::Short => &[CacheBreakpoint::Short],
-            CachePolicy::Hour => &[CacheBreakpoint::Long],
+            CachePolicy::Auto | CachePolicy::Hour => &[CacheBreakpoint::Short, CacheBreakpoint::Long],
         }
+    }
+}
+
+/// Explicit breakpoints as a model takes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakpointSupport {
+    /// Minimum length of a cacheable prefix in tokens. The provider ignores a breakpoint behind a shorter prefix.
+    pub min_tokens: u32,
+    /// Whether a tool can have a breakpoint.
+    pub tools: bool,
+    /// Whether a breakpoint can have a lifetime of 1 hour.
+    pub long: bool,
+}
+
+impl BreakpointSupport {
+    /// Returns the support for breakpoints at all places and with both lifetimes.
+    pub const fn full(min_tokens: u32) -> Self {
+        BreakpointSupport { min_tokens, tools: true, long: true }
     }
 }
 
@@ -85,6 +105,8 @@ pub struct BreakpointRule {
     pub turns: CacheBreakpoint,
     /// Minimum length of a cacheable prefix in tokens. The provider ignores a breakpoint behind a shorter prefix.
     pub min_tokens: u32,
+    /// Whether tools get a breakpoint.
+    pub tools: bool,
 }
 
 impl BreakpointRule {
@@ -214,7 +236,7 @@ mod tests {
 
     #[test]
     fn breakpoint_rule_skips_prefixes_below_the_minimum() {
-        let rule = CachePolicy::Short.rule(1024, false).unwrap();
+        let rule = CachePolicy::Short.rule(BreakpointSupport::full(1024), false).unwrap();
         assert!(!rule.may_cache(2047) && rule.may_cache(2048) && rule.may_cache(usize::MAX));
     }
 
@@ -230,7 +252,8 @@ mod tests {
     fn cache_policy_long_lifetimes_precede_short_ones() {
         use CacheBreakpoint::{Long, Short};
         let of = |policy: CachePolicy, long_pays| {
-            policy.rule(0, long_pays).map(|rule| [rule.instructions, rule.turns])
+            let rule = policy.rule(BreakpointSupport::full(0), long_pays);
+            rule.map(|rule| [rule.instructions, rule.turns])
         };
         for long_pays in [false, true] {
             assert_eq!(of(CachePolicy::Off, long_pays), None);
@@ -243,6 +266,14 @@ mod tests {
             }
         }
         assert_eq!(of(CachePolicy::Auto, false), Some([Short, Short]));
+        let only_short = BreakpointSupport { long: false, tools: false, min_tokens: 9 };
+        for policy in [CachePolicy::Auto, CachePolicy::Short, CachePolicy::Hour] {
+            let rule = policy.rule(only_short, true);
+            assert_eq!(
+                rule,
+                Some(BreakpointRule { instructions: Short, turns: Short, min_tokens: 9, tools: false })
+            );
+        }
         assert_eq!(of(CachePolicy::Auto, true), Some([Long, Short]));
     }
 }

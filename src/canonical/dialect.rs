@@ -1,5 +1,6 @@
 //! Capability profile of a model, beyond the format that its provider speaks.
 
+use super::breakpoints::BreakpointSupport;
 use super::quirks::Quirks;
 use super::request::{Effort, Thinking};
 
@@ -40,6 +41,9 @@ pub struct Dialect<'d> {
     pub parallel_tool_calls: bool,
     /// Extension members of other providers (`top_k`, `enable_thinking` ...) that this one supports; `*` for all.
     pub extensions: &'static [&'static str],
+    /// Cache breakpoints that requests may have, in formats where not every model takes them. `None` if the provider
+    /// refuses requests with breakpoints for the model.
+    pub breakpoints: Option<BreakpointSupport>,
     /// Whether the text of a response may start with reasoning between `<think>` and `</think>`.
     pub think_tags: bool,
     /// Deviations of the provider from the format.
@@ -178,6 +182,7 @@ impl<'d> Dialect<'d> {
             image_input: true,
             parallel_tool_calls: true,
             extensions: &[],
+            breakpoints: Some(BreakpointSupport::full(0)),
             think_tags: false,
             quirks: &Quirks::PLAIN,
         }

@@ -31,7 +31,7 @@ pub mod usage;
 pub mod video;
 
 pub use answer::Answer;
-pub use breakpoints::{BreakpointRule, CachePolicy};
+pub use breakpoints::{BreakpointRule, BreakpointSupport, CachePolicy};
 pub use content::{Block, CacheBreakpoint, MediaSource, Role, Turn};
 pub use dialect::Dialect;
 pub use event::{BlockKind, Citation, Delta, Event, Finish, Start, ToolKind};

@@ -98,8 +98,8 @@ pub(super) fn run(options: &ExplainArgs) -> ExitCode {
     provider.preset = options.dialect.unwrap_or(provider.preset);
     let stream = options.stream || requests_stream(&body);
     let api = to.api();
-    let min_tokens = provider.min_cached_tokens(api, model);
-    let breakpoints = min_tokens.and_then(|min_tokens| options.prompt_cache.rule(min_tokens, false));
+    let support = provider.breakpoints(api, model);
+    let breakpoints = support.and_then(|support| options.prompt_cache.rule(support, false));
     let caching = PromptCaching { breakpoints, key: None };
     let translated = outgoing_stored(
         &body,

@@ -4,13 +4,14 @@
 //! Sources: Amazon Bedrock User Guide, "Supported models and model features" and "Inference parameters and responses for
 //! foundation models", November 2026.
 
-use super::dialect::messages;
-use crate::canonical::Dialect;
+use super::dialect::{messages, version_after};
+use super::prompt_cache::min_tokens;
 use crate::canonical::dialect::{ReasoningSupport, Structured};
 use crate::canonical::embed::{EmbedDialect, EmbedShape, PurposeWords};
 use crate::canonical::quirks::{Quirks, ToolChoiceSupport};
 use crate::canonical::rank::{RankDialect, RankShape};
 use crate::canonical::request::Effort;
+use crate::canonical::{BreakpointSupport, Dialect};
 use crate::wire::Api;
 
 /// Models of OpenAI: an effort under its usual name.
@@ -41,6 +42,48 @@ pub(super) fn serves(api: Api, model: &str, has_converse: bool) -> bool {
         Api::Messages => model.contains("claude") || !has_converse,
         _ => true,
     }
+}
+
+/// Returns the cache marks that a model takes. `None` if the service refuses requests with marks for the model, and if
+/// the id does not say which model it is.
+///
+/// Sources: Amazon Bedrock User Guide, "Prompt caching for faster model inference", November 2026, and the refusals that
+/// users report: "You invoked an unsupported model or your request did not allow prompt caching", and for a lifetime of
+/// an hour "Extended TTL prompt caching is only supported for Anthropic models" (Nova) or "Extra inputs are not
+/// permitted" (Claude before 4.5).
+pub(super) fn breakpoints(model: &str) -> Option<BreakpointSupport> {
+    if model.contains("nova") {
+        let is_text = ["nova-micro", "nova-lite", "nova-pro", "nova-premier", "nova-2-lite", "nova-2-pro"];
+        return is_text.iter().any(|name| model.contains(name)).then_some(BreakpointSupport {
+            min_tokens: 1_000,
+            tools: false,
+            long: false,
+        });
+    }
+    let at = model.find("claude")?;
+    let model = model.get(at..)?;
+    let (full, min_tokens) = (BreakpointSupport::full(0), min_tokens(model));
+    let long = match version_after(model, "claude-") {
+        // The third generation has its version before the name of the family.
+        Some((3, 7)) => false,
+        Some((3, 5)) if model.contains("haiku") => {
+            return Some(BreakpointSupport { min_tokens: 2_048, long: false, ..full });
+        }
+        Some((0..=3, _)) => return None,
+        _ => {
+            let families = ["opus-", "sonnet-", "haiku-"];
+            let version = families.into_iter().find_map(|family| version_after(model, family));
+            version.is_none_or(|version| version >= (4, 5))
+        }
+    };
+    Some(BreakpointSupport { min_tokens, long, ..full })
+}
+
+/// Returns the cache marks that a client's request may have for a model. The ARN of a customer's profile or deployment
+/// names no model; the client that sends marks to it knows which one it is.
+fn client_breakpoints(model: &str) -> Option<BreakpointSupport> {
+    let is_unnamed = model.starts_with("arn:") && !model.rsplit('/').next().unwrap_or_default().contains('.');
+    if is_unnamed { Some(BreakpointSupport::full(0)) } else { breakpoints(model) }
 }
 
 /// Returns the embedding profile of a model. Sources: Amazon Bedrock User Guide, "Amazon Titan Embeddings G1 - Text",
@@ -86,6 +129,7 @@ pub(super) fn dialect<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         media_urls: false,
         system_in_middle: false,
         structured: Structured::Tool,
+        breakpoints: client_breakpoints(model),
         quirks: const { &USUAL },
         ..base
     };

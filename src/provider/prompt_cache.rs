@@ -2,19 +2,23 @@
 //! prompt-cache key.
 
 use super::dialect::version_after;
-use super::{Preset, Provider, ProviderKind};
+use super::{Preset, Provider, ProviderKind, bedrock};
+use crate::canonical::BreakpointSupport;
 use crate::wire::Api;
 
 impl Provider {
-    /// Returns the minimum length of a cacheable prefix in tokens, for requests through `api`. `None` if the model does
-    /// not take explicit cache marks.
-    pub fn min_cached_tokens(&self, api: Api, model: &str) -> Option<u32> {
+    /// Returns the explicit cache marks that a model takes in requests through `api`. `None` if it takes none.
+    pub fn breakpoints(&self, api: Api, model: &str) -> Option<BreakpointSupport> {
+        if self.kind == ProviderKind::Bedrock {
+            return bedrock::breakpoints(model).filter(|_| matches!(api, Api::Messages | Api::Converse));
+        }
         let is_own = matches!(
             self.kind,
             ProviderKind::Anthropic | ProviderKind::VertexAnthropic | ProviderKind::AzureAnthropic
         );
         // Other models in this format cache by themselves, and some of their servers refuse unknown members.
-        (api == Api::Messages && (is_own || model.contains("claude"))).then(|| min_tokens(model))
+        (api == Api::Messages && (is_own || model.contains("claude")))
+            .then(|| BreakpointSupport::full(min_tokens(model)))
     }
 
     /// Returns whether requests through `api` may have a prompt-cache key.
@@ -26,7 +30,7 @@ impl Provider {
 /// Returns the minimum length of a cacheable prefix of a Claude model. Source: Anthropic, "Prompt caching", "Cache
 /// limitations", November 2026. Where sources differ, and for unknown models, the smaller value: a mark behind a
 /// shorter prefix is ignored at no cost.
-fn min_tokens(model: &str) -> u32 {
+pub(super) fn min_tokens(model: &str) -> u32 {
     let of = |family| version_after(model, family);
     if of("fable-").is_some() || of("mythos-").is_some() {
         return 512;
@@ -64,12 +68,44 @@ mod tests {
             ("claude-haiku-4-5", 4_096),
             ("unknown", 1_024),
         ] {
-            assert_eq!(anthropic.min_cached_tokens(Api::Messages, model), Some(expected), "{model}");
+            let expected = Some(BreakpointSupport::full(expected));
+            assert_eq!(anthropic.breakpoints(Api::Messages, model), expected, "{model}");
         }
-        assert_eq!(anthropic.min_cached_tokens(Api::Chat, "claude-opus-5"), None);
+        assert_eq!(anthropic.breakpoints(Api::Chat, "claude-opus-5"), None);
         let other = provider(ProviderKind::OpenAiCompatible);
-        assert_eq!(other.min_cached_tokens(Api::Messages, "deepseek-chat"), None);
-        assert_eq!(other.min_cached_tokens(Api::Messages, "anthropic/claude-sonnet-4.5"), Some(1_024));
+        assert_eq!(other.breakpoints(Api::Messages, "deepseek-chat"), None);
+        let claude = other.breakpoints(Api::Messages, "anthropic/claude-sonnet-4.5");
+        assert_eq!(claude, Some(BreakpointSupport::full(1_024)));
+    }
+
+    #[test]
+    fn prompt_cache_marks_of_bedrock_depend_on_the_model() {
+        let bedrock = provider(ProviderKind::Bedrock);
+        let marks = |min_tokens, tools, long| Some(BreakpointSupport { min_tokens, tools, long });
+        for (model, expected) in [
+            ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", marks(1_024, true, true)),
+            ("global.anthropic.claude-opus-5", marks(512, true, true)),
+            ("anthropic.claude-haiku-4-5-20251001-v1:0", marks(4_096, true, true)),
+            ("anthropic.claude-opus-4-1-20250805-v1:0", marks(1_024, true, false)),
+            ("eu.anthropic.claude-sonnet-4-20250514-v1:0", marks(1_024, true, false)),
+            ("us.anthropic.claude-3-7-sonnet-20250219-v1:0", marks(1_024, true, false)),
+            ("anthropic.claude-3-5-haiku-20241022-v1:0", marks(2_048, true, false)),
+            ("anthropic.claude-3-5-sonnet-20241022-v2:0", None),
+            ("anthropic.claude-3-haiku-20240307-v1:0", None),
+            ("us.amazon.nova-pro-v1:0", marks(1_000, false, false)),
+            ("us.amazon.nova-2-lite-v1:0", marks(1_000, false, false)),
+            ("amazon.nova-sonic-v1:0", None),
+            ("us.meta.llama3-3-70b-instruct-v1:0", None),
+            (
+                "arn:aws:bedrock:us-east-1:000000000000:inference-profile/us.amazon.nova-lite-v1:0",
+                marks(1_000, false, false),
+            ),
+            ("arn:aws:bedrock:us-east-1:000000000000:application-inference-profile/abcdefghijkl", None),
+        ] {
+            assert_eq!(bedrock.breakpoints(Api::Converse, model), expected, "{model}");
+            assert_eq!(bedrock.breakpoints(Api::Messages, model), expected, "{model}");
+            assert_eq!(bedrock.breakpoints(Api::Embeddings, model), None, "{model}");
+        }
     }
 
     #[test]

@@ -155,6 +155,8 @@ static MESSAGES_SOUGHT: WantedMembers = WantedMembers::new(
         "fallbacks",
         "fallback_models",
         "providerOptions",
+        "anthropic_version",
+        "anthropic_beta",
     ],
     // Depths at which a cache mark can occur: the request itself, its system prompt and tools, the blocks of its
     // messages, and the content of those blocks.
@@ -176,6 +178,8 @@ pub(super) mod messages {
     pub(in crate::wire) const MCP_SERVERS: usize = 11;
     pub(in crate::wire) const CONTEXT_MANAGEMENT: usize = 12;
     pub(in crate::wire) const STOP_SEQUENCES: usize = 13;
+    /// Beta features in the body, as cloud platforms have them.
+    pub(in crate::wire) const BETAS: usize = 19;
     /// Type of a cache mark that only the gateway's specification defines.
     pub(in crate::wire) const PERSISTENT: u32 = 0b01;
     /// Name of a cache mark.
@@ -202,7 +206,7 @@ static MESSAGES: Fields = Fields {
     label: Some(4),
 };
 static COUNT_TOKENS: Fields = Fields {
-    sought: &const { WantedMembers::new(&["model", "stream", "max_tokens", "messages"], &[]) },
+    sought: &const { WantedMembers::new(&["model", "stream", "max_tokens", "messages", "anthropic_version"], &[]) },
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
     ..NOTHING
 };
@@ -353,7 +357,9 @@ static GENERATE: Fields = Fields {
     ..NOTHING
 };
 static CONVERSE: Fields = Fields {
-    sought: &const { WantedMembers::new(&["modelId", "stream", "toolConfig", "messages", "inferenceConfig"], &[]) },
+    sought: &const {
+        WantedMembers::new(&["modelId", "stream", "toolConfig", "messages", "inferenceConfig", "system"], &[])
+    },
     rules: &[(converse::INFERENCE_CONFIG, RangeRule::InferenceConfig), (CONTENT, RangeRule::NotEmpty)],
     required: &[(CONTENT, ARRAY)],
     caps: 1 << converse::INFERENCE_CONFIG,
@@ -361,7 +367,9 @@ static CONVERSE: Fields = Fields {
 };
 /// Indexes of members of a Converse request.
 pub(super) mod converse {
+    pub(in crate::wire) const TOOL_CONFIG: usize = super::EXTRA;
     pub(in crate::wire) const INFERENCE_CONFIG: usize = 4;
+    pub(in crate::wire) const SYSTEM: usize = 5;
 }
 static EMBED_CONTENT: Fields = Fields {
     sought: &const { WantedMembers::new(&["model", "stream", "requests", "content"], &[]) },

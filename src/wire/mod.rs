@@ -9,8 +9,10 @@
 //! Providers and their quirks (`provider`), sockets, and translation between two formats (`translate`) must not live
 //! here.
 
+mod automatic_marks;
 pub mod body_facts;
 mod body_members;
+pub mod breakpoints;
 mod cache_key;
 mod catalogue;
 pub mod chat;
@@ -25,6 +27,7 @@ pub mod form;
 pub mod generate;
 pub mod images;
 pub mod loss;
+mod member_removal;
 pub mod messages;
 pub mod models;
 pub mod overflow;

@@ -65,9 +65,6 @@ pub struct Body {
     pub(super) spelled: u32,
 }
 
-/// Longest white space between two members that is looked through, in bytes.
-const MAX_GAP: usize = 4_096;
-
 /// Content of `stream_options` in a chat request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum StreamOptions {
@@ -294,27 +291,6 @@ impl Body {
         text.push(b':');
         crate::json::Writer::new(&mut text).string(value);
         Some(Edit { range, text: Bytes::from(text) })
-    }
-
-    /// Returns the edit that removes the choice of a stream, for providers whose path has it. `None` if the body has
-    /// none.
-    pub fn remove_stream(&self) -> Option<Edit> {
-        let member = self.member(STREAM)?;
-        // With the quote before the name, and one of the commas beside it.
-        let (start, end) = (member.name.start.saturating_sub(1), member.value.end);
-        let behind = self.text.slice(end..self.text.len().min(end.saturating_add(MAX_GAP)));
-        let comma = behind.iter().position(|byte| !byte.is_ascii_whitespace());
-        let range = match comma.filter(|at| behind.get(*at) == Some(&b',')) {
-            Some(at) => start..end + at + 1,
-            None => {
-                let from = start.saturating_sub(MAX_GAP);
-                let before = self.text.slice(from..start);
-                let comma = before.iter().rposition(|byte| !byte.is_ascii_whitespace())?;
-                // As the only member it has no comma.
-                from + comma + usize::from(before.get(comma) != Some(&b','))..end
-            }
-        };
-        Some(Edit { range, text: Bytes::new() })
     }
 
     /// Returns the edit that replaces the model name and inserts another member behind it. `None` if the body has no

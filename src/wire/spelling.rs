@@ -326,6 +326,7 @@ impl Body {
             mcp,
             toolsets: tools.is_some_and(|tools| memchr::memmem::find(&tools, b"\"mcp_toolset\"").is_some()),
             context: is_there(m::CONTEXT_MANAGEMENT),
+            in_body: self.member(m::BETAS).is_some(),
         }
     }
 
@@ -355,6 +356,8 @@ pub struct Betas {
     pub toolsets: bool,
     /// Whether the request edits its context (`context_management`).
     pub context: bool,
+    /// Whether the body names beta features itself (`anthropic_beta`).
+    pub in_body: bool,
 }
 
 /// Returns the body after the edits.

@@ -43,12 +43,12 @@ impl Gateway {
         let target = target.filter(|_| policy != CachePolicy::Off && upstream.format().is_some());
         let Some(target) = target else { return CachePlan::default() };
         let mut plan = CachePlan { is_on: true, ..CachePlan::default() };
-        if let Some(min_tokens) = target.provider.min_cached_tokens(upstream, &target.model) {
+        if let Some(support) = target.provider.breakpoints(upstream, &target.model) {
             plan.is_paused = !self.cache_yields.admits(ctx.key_name(), &model.id);
             let seconds = ctx.record.unix_millis / 1_000;
             let long_pays = policy == CachePolicy::Auto
                 && self.cache_lifetimes.observe(ctx.key_name(), &model.id, seconds);
-            plan.breakpoints = policy.rule(min_tokens, long_pays).filter(|_| !plan.is_paused);
+            plan.breakpoints = policy.rule(support, long_pays).filter(|_| !plan.is_paused);
         } else if target.provider.takes_cache_key(upstream) && body.wants_cache_key() {
             let conversation = prompt::conversation(body, fingerprint);
             // Owners are separate: with equal keys their conversations would share the provider's rate per key.

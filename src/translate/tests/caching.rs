@@ -11,8 +11,12 @@ use crate::translate::PromptCaching;
 use crate::wire::request::BodyReader;
 use crate::wire::{Api, Format};
 
-const RULE: BreakpointRule =
-    BreakpointRule { instructions: CacheBreakpoint::Long, turns: CacheBreakpoint::Short, min_tokens: 0 };
+const RULE: BreakpointRule = BreakpointRule {
+    instructions: CacheBreakpoint::Long,
+    turns: CacheBreakpoint::Short,
+    min_tokens: 0,
+    tools: true,
+};
 
 /// Translates a request for a provider of the messages format.
 fn to_messages(from: Format, caching: PromptCaching<'_>, body: &Value) -> (String, u8) {
@@ -27,9 +31,20 @@ fn to_messages(from: Format, caching: PromptCaching<'_>, body: &Value) -> (Strin
     (String::from_utf8(made.body.to_vec()).unwrap(), made.breakpoints)
 }
 
+/// Translates a request for Claude through Converse.
+fn to_converse(from: Format, caching: PromptCaching<'_>, body: &Value) -> (String, u8) {
+    let model = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
+    let made = made_with(caching, None, ProviderKind::Bedrock, model, [from, Format::Converse], body);
+    (String::from_utf8(made.body.to_vec()).unwrap(), made.breakpoints)
+}
+
 /// Sets the marks of a body that is forwarded.
 fn forwarded(body: &str) -> (String, u8) {
-    let mut reader = BodyReader::new(Api::Messages, false);
+    forwarded_to(Api::Messages, body)
+}
+
+fn forwarded_to(api: Api, body: &str) -> (String, u8) {
+    let mut reader = BodyReader::new(api, false);
     reader.push(Bytes::copy_from_slice(body.as_bytes())).unwrap();
     let body = reader.finish().unwrap();
     let edits = body.breakpoints(&RULE);
@@ -88,6 +103,45 @@ fn caching_of_a_translated_request_sets_the_marks_of_a_forwarded_one() {
         let (plain, none) = to_messages(from, PromptCaching::default(), &body);
         assert!(none == 0 && !plain.contains("cache_control"), "{plain}");
         assert_eq!(to_messages(from, caching, &body), forwarded(&plain), "{body}");
+    }
+}
+
+#[test]
+fn caching_of_a_request_for_converse_sets_the_points_of_a_forwarded_one() {
+    let caching = PromptCaching { breakpoints: Some(RULE), key: None };
+    for (from, body) in conversations() {
+        let (plain, none) = to_converse(from, PromptCaching::default(), &body);
+        assert!(none == 0 && !plain.contains("cachePoint"), "{plain}");
+        assert_eq!(to_converse(from, caching, &body), forwarded_to(Api::Converse, &plain), "{body}");
+    }
+}
+
+#[test]
+fn caching_of_a_forwarded_converse_body_stands_behind_the_lists() {
+    let point = r#",{"cachePoint":{"type":"default"}}"#;
+    let hour = r#",{"cachePoint":{"type":"default","ttl":"1h"}}"#;
+    for (body, expected) in [
+        // Members in any order, with white space, and with a choice of a tool behind the tools.
+        (
+            r#"{"messages":[{"content":[{"text":"a"} ],"role":"user"},{"role":"assistant","content":[{"text":"b"}]},{"role":"user","content":[{"text":"c]"}]}],"toolConfig":{"tools" : [ {"toolSpec":{}} ] ,"toolChoice":{"any":{}}},"system":[{"text":"s"}]}"#.to_owned(),
+            format!(r#"{{"messages":[{{"content":[{{"text":"a"}} {point}],"role":"user"}},{{"role":"assistant","content":[{{"text":"b"}}]}},{{"role":"user","content":[{{"text":"c]"}}{point}]}}],"toolConfig":{{"tools" : [ {{"toolSpec":{{}}}} {hour}] ,"toolChoice":{{"any":{{}}}}}},"system":[{{"text":"s"}}{hour}]}}"#),
+        ),
+        // Empty lists, and a single question without tools.
+        (
+            r#"{"system":[],"toolConfig":{"tools":[ ]},"messages":[{"role":"user","content":[{"text":"a"}]}]}"#.to_owned(),
+            r#"{"system":[],"toolConfig":{"tools":[ ]},"messages":[{"role":"user","content":[{"text":"a"}]}]}"#.to_owned(),
+        ),
+    ] {
+        assert_eq!(forwarded_to(Api::Converse, &body).0, expected);
+    }
+    // The name of a point that arrives in two pieces.
+    let body = r#"{"system":[{"text":"s"},{"cachePoint":{"type":"default"}}],"messages":[{"role":"user","content":[{"text":"a"}]}]}"#;
+    for cut in 0..body.len() {
+        let mut reader = BodyReader::new(Api::Converse, false);
+        for piece in [&body[..cut], &body[cut..]] {
+            reader.push(Bytes::copy_from_slice(piece.as_bytes())).unwrap();
+        }
+        assert_eq!(reader.finish().unwrap().breakpoints(&RULE).marks, 0, "{cut}");
     }
 }
 

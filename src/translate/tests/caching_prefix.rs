@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::requests::made_with;
-use crate::canonical::{BreakpointRule, CachePolicy};
+use crate::canonical::{BreakpointRule, BreakpointSupport, CachePolicy};
 use crate::provider::ProviderKind;
 use crate::translate::PromptCaching;
 use crate::wire::request::BodyReader;
@@ -19,7 +19,7 @@ const PIXEL: &str = "iVBORw0KGgo=";
 const PAPER: &str = "JVBERi0xLjQKJSVFT0Y=";
 
 fn rule() -> BreakpointRule {
-    CachePolicy::Auto.rule(0, true).unwrap()
+    CachePolicy::Auto.rule(BreakpointSupport::full(0), true).unwrap()
 }
 
 /// Medium beside a text.

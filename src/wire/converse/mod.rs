@@ -17,9 +17,10 @@
 //! writes messages of an event stream.
 //!
 //! This module holds the codecs of requests ([`request`]), streams ([`stream`]) and whole responses ([`answer`]), and
-//! what they share. Translation to other formats and differences between models do not belong here.
+//! what they share; and the automatic cache points of a request that is not decoded (`breakpoints`). Translation to other formats and differences between models do not belong here.
 
 pub mod answer;
+pub(super) mod breakpoints;
 mod citation;
 mod content;
 pub mod error;

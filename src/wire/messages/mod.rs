@@ -17,7 +17,7 @@
 
 pub mod answer;
 mod arguments;
-pub mod breakpoints;
+pub(super) mod breakpoints;
 mod content;
 pub mod error;
 mod finish;

@@ -181,11 +181,11 @@ fn beta_headers_are_derived_from_the_body() {
     assert_eq!(of(r#"{"model":"m","max_tokens":9,"messages":[1]}"#), Betas::default());
     assert_eq!(of(r#"{"model":"m","max_tokens":9,"messages":[1],"mcp_servers":null}"#), Betas::default());
     let both = of(r#"{"model":"m","max_tokens":9,"messages":[1],"mcp_servers":[],"context_management":{}}"#);
-    assert_eq!(both, Betas { mcp: true, toolsets: false, context: true });
+    assert_eq!(both, Betas { mcp: true, toolsets: false, context: true, in_body: false });
     let sets = of(
         r#"{"model":"m","max_tokens":9,"messages":[1],"mcp_servers":[],"tools":[{"type":"mcp_toolset"}]}"#,
     );
-    assert_eq!(sets, Betas { mcp: true, toolsets: true, context: false });
+    assert_eq!(sets, Betas { mcp: true, toolsets: true, context: false, in_body: false });
 }
 
 #[test]

@@ -4,12 +4,13 @@ use bytes::BytesMut;
 
 use super::document::DocumentNames;
 use super::fields;
-use super::plan::{Plan, is_blank};
+use super::plan::Plan;
 use crate::canonical::dialect::{ReasoningParameter, ReasoningSupport, SamplingSupport};
 use crate::canonical::request::Extra;
-use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking};
+use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking, ToolChoice};
 use crate::json::{Cursor, JsonStr, RawJson, Writer};
 use crate::wire::Format;
+use crate::wire::automatic_marks::{AutomaticMarks, is_blank};
 use crate::wire::codec::{LossNotes, WrittenIds};
 use crate::wire::schema;
 use crate::wire::watch::{members, named_members};
@@ -35,12 +36,25 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNote
         dialect,
         notes,
         surplus_marks: 0,
+        automatic: AutomaticMarks::default(),
+        prompt_start: None,
         cites,
         ids: WrittenIds::default(),
         names: DocumentNames::default(),
     };
     // Count all marks before writing: the first ones are dropped, and the output is written in one pass.
-    writer.surplus_marks = writer.marks(&plan).saturating_sub(MAX_MARKS);
+    let marks = writer.marks(&plan);
+    writer.surplus_marks = marks.saturating_sub(MAX_MARKS);
+    if marks == 0
+        && let Some(rule) = request.breakpoints
+    {
+        // Without a choice "none", the tools themselves are left out.
+        let is_left_out = request.tool_choice == Some(ToolChoice::None) && !plan.has_tools();
+        let tools = writer.offered().filter(|_| !is_left_out);
+        let turns = plan.messages.iter().rev().map(|message| (message.role, message.blocks.as_slice()));
+        writer.automatic =
+            AutomaticMarks::new(rule, tools, writer.offers_provider_tool(), &plan.system, turns);
+    }
     writer.request(&plan);
 }
 
@@ -52,6 +66,10 @@ pub(super) struct RequestWriter<'o, 'r, 'a> {
     pub(super) notes: &'r mut LossNotes,
     /// Number of cache points that are still to be dropped.
     pub(super) surplus_marks: usize,
+    /// Elements that get an automatic cache point.
+    pub(super) automatic: AutomaticMarks<'r, 'a>,
+    /// Offset of the prompt (tools, system and messages) in the buffer. `None` before it begins.
+    pub(super) prompt_start: Option<usize>,
     /// Whether the response is to cite the documents.
     pub(super) cites: bool,
     pub(super) ids: WrittenIds,
@@ -358,7 +376,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
         self.request.extra.iter().find(|extra| extra.name == name).map(|extra| extra.value)
     }
 
-    /// Returns the number of cache points that the request would be written with.
+    /// Returns the number of cache points that the request would be written with, if the model took all of them.
     fn marks(&self, plan: &Plan<'_, '_>) -> usize {
         let tools = self.offered().filter(|tool| tool.cache.is_some()).count();
         let blocks = plan.messages.iter().flat_map(|message| &message.blocks).chain(&plan.system);

@@ -9,6 +9,7 @@ use crate::canonical::dialect::ReasoningParameter;
 use crate::canonical::{Block, Dialect, MediaSource, Request, Role, Turn};
 use crate::json::JsonStr;
 use crate::wire::Format;
+use crate::wire::automatic_marks::is_blank;
 use crate::wire::codec::LossNotes;
 use crate::wire::converse::media::{self, MediaKind};
 
@@ -296,17 +297,5 @@ pub(super) fn media_format(kind: MediaKind, source: MediaSource<'_>) -> Option<&
             kind.format(kind.media_type(extension))
         }),
         _ => None,
-    }
-}
-
-/// Returns whether a text is only white space, which the service treats as empty.
-pub(super) fn is_blank(text: JsonStr<'_>) -> bool {
-    let mut rest = text.escaped();
-    loop {
-        rest = rest.trim_start();
-        match rest.as_bytes() {
-            [b'\\', b'n' | b't' | b'r', ..] => rest = rest.get(2..).unwrap_or_default(),
-            left => return left.is_empty(),
-        }
     }
 }

@@ -28,6 +28,13 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         self.request.tools.iter().filter(allowed)
     }
 
+    /// Returns whether tools that the service runs follow the client's.
+    pub(super) fn offers_provider_tool(&self) -> bool {
+        let own = self.notes.from() == Format::Converse;
+        let grounding = self.request.search.is_some() && (own || self.dialect.supports(GROUNDING));
+        grounding || (own && self.request.extra.iter().any(|extra| extra.name == "server_tool"))
+    }
+
     /// Writes `toolConfig`. With `budget`, reasoning has a budget and no call can be forced.
     pub(super) fn tools(&mut self, plan: &Plan<'_, '_>, budget: bool) {
         let own = self.notes.from() == Format::Converse;
@@ -57,6 +64,7 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         if offers && forbidden {
             self.notes.lose("tool_choice");
         }
+        self.begin_prompt();
         self.json.key("toolConfig").begin_object().key("tools").begin_array();
         if offers {
             for tool in self.offered() {
@@ -69,6 +77,7 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
             for tool in server {
                 self.json.begin_object().key("systemTool").raw(tool).end_object();
             }
+            self.cache_point(None, self.automatic.of_search());
         } else {
             self.json.raw(RawJson::from_text(PLACEHOLDER));
         }
@@ -113,7 +122,14 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
             self.json.key("strict").boolean(strict);
         }
         self.json.end_object().end_object();
-        self.cache_point(tool.cache);
+        match tool.cache {
+            // Some models take no cache point behind tools, but behind what follows them.
+            Some(_) if !own && self.dialect.breakpoints.is_some_and(|support| !support.tools) => {
+                self.surplus_marks = self.surplus_marks.saturating_sub(1);
+                self.notes.lose("cache_control");
+            }
+            mark => self.cache_point(mark, self.automatic.of_tool(tool)),
+        }
     }
 
     fn tool_choice(&mut self, budget: bool) {

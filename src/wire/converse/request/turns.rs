@@ -23,6 +23,7 @@ const DOCUMENT_TEXT: &str = "See the document.";
 impl RequestWriter<'_, '_, '_> {
     /// Writes `system` and `messages`.
     pub(super) fn conversation(&mut self, plan: &Plan<'_, '_>) {
+        self.begin_prompt();
         if !plan.system.is_empty() {
             self.json.key("system").begin_array();
             for block in &plan.system {
@@ -56,7 +57,7 @@ impl RequestWriter<'_, '_, '_> {
                 Block::Text { text, cache, .. } if prefill && index == last => {
                     let text = text.decode();
                     self.json.begin_object().key("text").string(text.trim_end()).end_object();
-                    self.cache_point(*cache);
+                    self.client_point(*cache);
                 }
                 _ => self.block(block),
             }
@@ -73,8 +74,27 @@ impl RequestWriter<'_, '_, '_> {
         self.json.begin_object().key("text").paste(text).end_object();
     }
 
-    /// Writes a cache point behind an element, unless the maximum is exceeded.
-    pub(super) fn cache_point(&mut self, mark: Option<CacheBreakpoint>) {
+    /// Notes where the prompt begins.
+    pub(super) fn begin_prompt(&mut self) {
+        self.prompt_start.get_or_insert(self.json.buffer_len());
+    }
+
+    /// Writes the client's cache point behind an element, or the automatic one if there is one and the prompt is long
+    /// enough.
+    pub(super) fn cache_point(&mut self, mark: Option<CacheBreakpoint>, automatic: Option<CacheBreakpoint>) {
+        let Some(start) = self.prompt_start.filter(|_| automatic.is_some() && mark.is_none()) else {
+            return self.client_point(mark);
+        };
+        if let Some(lifetime) = automatic
+            && self.automatic.may_cache(self.json.buffer_len() - start)
+        {
+            self.notes.count_breakpoint();
+            self.write_point(lifetime);
+        }
+    }
+
+    /// Writes a client's cache point, unless the maximum is exceeded or the service refuses it for the model.
+    pub(super) fn client_point(&mut self, mark: Option<CacheBreakpoint>) {
         let Some(mark) = mark else { return };
         if self.surplus_marks > 0 {
             // Drop the first points: a later one covers the same prefix.
@@ -82,6 +102,16 @@ impl RequestWriter<'_, '_, '_> {
             self.notes.lose("cache_control");
             return;
         }
+        match self.dialect.breakpoints {
+            // A client of this format knows its model.
+            _ if self.notes.from() == Format::Converse => self.write_point(mark),
+            Some(support) if support.long => self.write_point(mark),
+            Some(_) => self.write_point(CacheBreakpoint::Short),
+            None => self.notes.lose("cache_control"),
+        }
+    }
+
+    fn write_point(&mut self, mark: CacheBreakpoint) {
         self.json.begin_object().key("cachePoint").begin_object().key("type").string("default");
         if mark == CacheBreakpoint::Long {
             self.json.key("ttl").string("1h");
@@ -90,19 +120,20 @@ impl RequestWriter<'_, '_, '_> {
     }
 
     fn block(&mut self, block: &Block<'_>) {
+        let automatic = self.automatic.of_block(block);
         match block {
             Block::Text { text, cache, .. } => {
                 self.text(*text);
-                self.cache_point(*cache);
+                self.cache_point(*cache, automatic);
             }
             Block::Refusal { text } => self.text(*text),
             Block::Image { source, cache, .. } => {
                 self.image(*source);
-                self.cache_point(*cache);
+                self.cache_point(*cache, automatic);
             }
             Block::File { source, name, cache } => {
                 self.document(*source, *name);
-                self.cache_point(*cache);
+                self.cache_point(*cache, automatic);
             }
             Block::Audio { source } => self.media(MediaKind::Audio, *source),
             Block::Video { source } => self.media(MediaKind::Video, *source),
@@ -126,12 +157,12 @@ impl RequestWriter<'_, '_, '_> {
                     }
                 }
                 self.json.end_object().end_object();
-                self.cache_point(*cache);
+                self.client_point(*cache);
             }
             Block::ToolResult { id, content, object, error, cache, .. } => {
                 let id = self.ids.result(call_id(*id)).into_owned();
                 self.result(&id, content, *object, *error);
-                self.cache_point(*cache);
+                self.cache_point(*cache, automatic);
             }
             Block::Opaque { raw, .. } => {
                 self.json.raw(*raw);

@@ -19,24 +19,15 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::request::is_blank;
 use crate::canonical::{BreakpointRule, CacheBreakpoint};
 use crate::json::{Edit, JsonStr, Member, ValueKind};
-use crate::wire::Api;
+use crate::wire::automatic_marks::is_blank;
+use crate::wire::breakpoints::BreakpointEdits;
 use crate::wire::fields::{CONTENT, messages as m};
 use crate::wire::request::Body;
 
 /// Name of a cache mark, with its quotes. In a string it would have backslashes.
 const MARK: &[u8] = b"\"cache_control\"";
-
-/// Edits that set the automatic cache marks of a body.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BreakpointEdits {
-    /// Edits of the body, in ascending order. They only insert.
-    pub edits: SmallVec<[Edit; 8]>,
-    /// Number of marks.
-    pub marks: u8,
-}
 
 /// Place of a cache mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,80 +48,78 @@ impl Place {
     }
 }
 
-impl BreakpointEdits {
-    fn set(&mut self, place: Place, lifetime: CacheBreakpoint) {
-        let long = lifetime == CacheBreakpoint::Long;
-        let mut insert = |at, text: &'static [u8]| {
-            self.edits.push(Edit { range: at..at, text: Bytes::from_static(text) });
-        };
-        match place {
-            Place::Object(at) if long => {
-                insert(at, br#","cache_control":{"type":"ephemeral","ttl":"1h"}"#);
-            }
-            Place::Object(at) => insert(at, br#","cache_control":{"type":"ephemeral"}"#),
-            Place::String(range) => {
-                insert(range.start, br#"[{"type":"text","text":"#);
-                insert(
-                    range.end,
-                    if long {
-                        br#","cache_control":{"type":"ephemeral","ttl":"1h"}}]"#
-                    } else {
-                        br#","cache_control":{"type":"ephemeral"}}]"#
-                    },
-                );
-            }
+/// Adds the edits that set a mark at a place.
+fn set(out: &mut BreakpointEdits, place: Place, lifetime: CacheBreakpoint) {
+    let long = lifetime == CacheBreakpoint::Long;
+    let mut insert = |at, text: &'static [u8]| {
+        out.edits.push(Edit { range: at..at, text: Bytes::from_static(text) });
+    };
+    match place {
+        Place::Object(at) if long => {
+            insert(at, br#","cache_control":{"type":"ephemeral","ttl":"1h"}"#);
         }
-        self.marks += 1;
+        Place::Object(at) => insert(at, br#","cache_control":{"type":"ephemeral"}"#),
+        Place::String(range) => {
+            insert(range.start, br#"[{"type":"text","text":"#);
+            insert(
+                range.end,
+                if long {
+                    br#","cache_control":{"type":"ephemeral","ttl":"1h"}}]"#
+                } else {
+                    br#","cache_control":{"type":"ephemeral"}}]"#
+                },
+            );
+        }
     }
+    out.marks += 1;
+}
+
+/// Returns the edits of a messages body: see [`Body::breakpoints`].
+pub(in crate::wire) fn edits(body: &Body, rule: &BreakpointRule) -> BreakpointEdits {
+    let mut out = BreakpointEdits::default();
+    if body.has_marks() {
+        return out;
+    }
+    let prompt = [m::TOOLS, m::SYSTEM, CONTENT].into_iter().filter_map(|index| body.member(index));
+    if !rule.may_cache(prompt.map(|member| member.value.len()).sum()) {
+        return out;
+    }
+    let mut prefix = 0;
+    let list = |index| body.member(index).filter(|member| member.kind == ValueKind::Array);
+    let mut places: SmallVec<[(Place, usize, CacheBreakpoint); 4]> = SmallVec::new();
+    let mut has_tools = false;
+    if let Some(tools) = list(m::TOOLS) {
+        has_tools = body.tail(tools).is_some();
+        prefix += tools.value.len();
+        places.extend(body.last_tool(tools).map(|at| (Place::Object(at), prefix, rule.instructions)));
+    }
+    if let Some(system) = body.member(m::SYSTEM) {
+        prefix += system.value.len();
+        let place = match system.kind {
+            ValueKind::String => body.system_text(system),
+            ValueKind::Array => body.last_system_block(system).map(Place::Object),
+            _ => None,
+        };
+        places.extend(place.map(|place| (place, prefix, rule.instructions)));
+    }
+    if let Some(turns) = list(CONTENT) {
+        let start = turns.value.start;
+        let noted = body.tail(turns).and_then(|tail| noted::last_turns(&body.text, tail, has_tools));
+        let found = noted.or_else(|| search::last_turns(&body.text, turns.value.clone(), has_tools));
+        for place in found.into_iter().flatten().flatten() {
+            let prefix = prefix + (place.end() - start);
+            places.push((place, prefix, rule.turns));
+        }
+    }
+    for (place, _, lifetime) in places.into_iter().filter(|(_, prefix, _)| rule.may_cache(*prefix)) {
+        set(&mut out, place, lifetime);
+    }
+    // The members of a body have any order, and a rope is edited in ascending order.
+    out.edits.sort_by_key(|edit| edit.range.start);
+    out
 }
 
 impl Body {
-    /// Returns the edits that set the automatic cache marks. None for another API than messages, and if the client has
-    /// set a mark anywhere: which prefix is stable is then the client's decision.
-    pub fn breakpoints(&self, rule: &BreakpointRule) -> BreakpointEdits {
-        let mut out = BreakpointEdits::default();
-        if self.api != Api::Messages || self.has_marks() {
-            return out;
-        }
-        let prompt = [m::TOOLS, m::SYSTEM, CONTENT].into_iter().filter_map(|index| self.member(index));
-        if !rule.may_cache(prompt.map(|member| member.value.len()).sum()) {
-            return out;
-        }
-        let mut prefix = 0;
-        let list = |index| self.member(index).filter(|member| member.kind == ValueKind::Array);
-        let mut places: SmallVec<[(Place, usize, CacheBreakpoint); 4]> = SmallVec::new();
-        let mut has_tools = false;
-        if let Some(tools) = list(m::TOOLS) {
-            has_tools = self.tail(tools).is_some();
-            prefix += tools.value.len();
-            places.extend(self.last_tool(tools).map(|at| (Place::Object(at), prefix, rule.instructions)));
-        }
-        if let Some(system) = self.member(m::SYSTEM) {
-            prefix += system.value.len();
-            let place = match system.kind {
-                ValueKind::String => self.system_text(system),
-                ValueKind::Array => self.last_system_block(system).map(Place::Object),
-                _ => None,
-            };
-            places.extend(place.map(|place| (place, prefix, rule.instructions)));
-        }
-        if let Some(turns) = list(CONTENT) {
-            let start = turns.value.start;
-            let noted = self.tail(turns).and_then(|tail| noted::last_turns(&self.text, tail, has_tools));
-            let found = noted.or_else(|| search::last_turns(&self.text, turns.value.clone(), has_tools));
-            for place in found.into_iter().flatten().flatten() {
-                let prefix = prefix + (place.end() - start);
-                places.push((place, prefix, rule.turns));
-            }
-        }
-        for (place, _, lifetime) in places.into_iter().filter(|(_, prefix, _)| rule.may_cache(*prefix)) {
-            out.set(place, lifetime);
-        }
-        // The members of a body have any order, and a rope is edited in ascending order.
-        out.edits.sort_by_key(|edit| edit.range.start);
-        out
-    }
-
     /// Returns the offset of the closing brace of the last tool that can have a mark.
     fn last_tool(&self, tools: &Member) -> Option<usize> {
         let noted = self.tail(tools).filter(|_| self.words_found & m::DEFERRED == 0);

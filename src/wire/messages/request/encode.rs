@@ -2,15 +2,15 @@
 
 use bytes::BytesMut;
 
-use super::automatic::AutomaticMarks;
 use super::decode::TOOL_SEARCH;
-use super::plan::{Plan, check_result_block, is_blank};
+use super::plan::{Plan, check_result_block};
 use super::schema;
 use crate::canonical::dialect::{ReasoningParameter, ReasoningSupport, SamplingSupport};
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking};
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind, Writer};
 use crate::wire::Format;
+use crate::wire::automatic_marks::{AutomaticMarks, is_blank};
 use crate::wire::codec::{LossNotes, WrittenIds};
 use crate::wire::watch::{elements, members};
 
@@ -40,9 +40,12 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNote
     // Count all marks before writing: the first ones are dropped, and the output is written in one pass.
     let marks = scribe.marks(&plan);
     scribe.surplus_marks = marks.saturating_sub(MAX_MARKS);
-    if marks == 0 {
+    if marks == 0
+        && let Some(rule) = request.breakpoints
+    {
         let search = scribe.search_offered().is_some();
-        scribe.automatic = AutomaticMarks::new(request, &plan, scribe.offered(), search);
+        let turns = plan.messages.iter().rev().map(|message| (message.role, message.blocks.as_slice()));
+        scribe.automatic = AutomaticMarks::new(rule, scribe.offered(), search, &plan.system, turns);
     }
     scribe.request(&plan);
 }
@@ -318,6 +321,9 @@ impl<'a> RequestWriter<'_, '_, 'a> {
                 | "allowed_callers"
                 | "citations"
                 | "search_result" => self.notes.lose((*name).to_owned()),
+                // The gateway has written its own.
+                name if self.dialect.quirks.model_replacement.is_some_and(|(written, _)| written == name) => {
+                }
                 name if (own || self.dialect.supports(name)) && is_plain(name) => {
                     self.json.key(name).raw(*value);
                 }

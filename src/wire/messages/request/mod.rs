@@ -5,7 +5,6 @@
 //! understands before a request goes to a provider of another format. Capabilities of the target come from
 //! the dialect; names of providers do not belong here.
 
-mod automatic;
 mod blocks;
 mod decode;
 mod encode;
@@ -18,4 +17,3 @@ mod turns;
 pub use decode::decode;
 pub use encode::encode;
 pub use foreign::prepare;
-pub(super) use plan::is_blank;

@@ -10,6 +10,7 @@ use crate::canonical::dialect::ReasoningParameter;
 use crate::canonical::{Block, Dialect, MediaSource, Request, Role, Turn};
 use crate::json::JsonStr;
 use crate::wire::Format;
+use crate::wire::automatic_marks::is_blank;
 use crate::wire::codec::LossNotes;
 
 /// Planned conversation.
@@ -309,18 +310,6 @@ pub(super) fn image_type<'a>(mime: JsonStr<'a>, data: JsonStr<'a>) -> &'a str {
         Some(seen) => seen,
         None if mime.escaped().eq_ignore_ascii_case("image/jpg") => "image/jpeg",
         None => mime.escaped(),
-    }
-}
-
-/// Returns whether a text is only white space, which the provider treats as empty.
-pub(in crate::wire::messages) fn is_blank(text: JsonStr<'_>) -> bool {
-    let mut rest = text.escaped();
-    loop {
-        rest = rest.trim_start();
-        match rest.as_bytes() {
-            [b'\\', b'n' | b't' | b'r', ..] => rest = rest.get(2..).unwrap_or_default(),
-            left => return left.is_empty(),
-        }
     }
 }
 

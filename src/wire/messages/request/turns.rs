@@ -5,6 +5,7 @@ use super::plan::{DocumentForm, Message, Plan, call_id, check_result_block, imag
 use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, Role};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::Format;
+use crate::wire::automatic_marks::is_blank;
 use crate::wire::codec::wrapped;
 use crate::wire::messages::arguments;
 
@@ -225,7 +226,7 @@ impl RequestWriter<'_, '_, '_> {
                     return;
                 }
                 self.json.begin_object();
-                if !super::plan::is_blank(text) {
+                if !is_blank(text) {
                     // Models do produce invalid arguments, and the history must show them.
                     self.json.key("_raw").paste(text);
                 }

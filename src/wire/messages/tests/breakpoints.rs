@@ -5,15 +5,15 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::canonical::{BreakpointRule, CachePolicy};
+use crate::canonical::{BreakpointRule, BreakpointSupport, CachePolicy};
 use crate::wire::Api;
-use crate::wire::messages::breakpoints::BreakpointEdits;
+use crate::wire::breakpoints::BreakpointEdits;
 use crate::wire::request::{Body, BodyReader};
 
 const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
 fn rule(min_tokens: u32) -> BreakpointRule {
-    CachePolicy::Short.rule(min_tokens, false).unwrap()
+    CachePolicy::Short.rule(BreakpointSupport::full(min_tokens), false).unwrap()
 }
 
 fn body(text: &str, piece: usize) -> Body {
@@ -82,7 +82,7 @@ fn breakpoints_have_the_lifetime_of_the_rule() {
     let text = request(r#""tools":[{"name":"f"}],"system":"s","messages":[{"role":"user","content":"a"}]"#);
     let body = body(&text, usize::MAX);
     for (policy, count) in [(CachePolicy::Short, 0), (CachePolicy::Auto, 2), (CachePolicy::Hour, 3)] {
-        let long = body.breakpoints(&policy.rule(0, true).unwrap());
+        let long = body.breakpoints(&policy.rule(BreakpointSupport::full(0), true).unwrap());
         let long_text = applied(&body, &long);
         let (ttl, short) = (r#""ttl":"1h""#, r#"{"type":"ephemeral"}"#);
         assert_eq!((long_text.matches(ttl).count(), long.marks), (count, 3));
