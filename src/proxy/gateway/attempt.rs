@@ -7,6 +7,7 @@ use http::HeaderValue;
 use smallvec::SmallVec;
 
 use super::cache_plan::CacheAction;
+use crate::cloud::sigv4::PayloadHash;
 use crate::job::Job;
 use crate::json::{EscapedString, Scanner};
 use crate::proxy::credentials::authorize::{AuthorizedWith, Remedy};
@@ -46,6 +47,8 @@ pub(in crate::proxy) struct Attempt {
     pub(in crate::proxy) upstream_route: Arc<UpstreamRoute>,
     /// Concurrency permit at the target, until the outcome of the attempt is known.
     pub(in crate::proxy) permit: Option<TargetPermit>,
+    /// Hash of the body for signatures, so that a resend need not compute it again. `None` before the first signature.
+    pub(in crate::proxy) payload_hash: Option<PayloadHash>,
     /// How the request was authorized; `None` before it is sent, and for a fixed credential.
     pub(in crate::proxy) authorized: Option<AuthorizedWith>,
     /// Remedy for an authorization that the provider has refused. `None` if there is none, or if it was tried already.

@@ -45,9 +45,11 @@ pub(super) fn authorize_attempt(head: &mut RequestHeader, ctx: &mut Context) -> 
         headers.insert(header::HOST, host.clone());
     }
     let (body, length) = (&attempt.body, attempt.body_len);
-    let payload =
-        || run_blocking_if_large(length, || PayloadHash::of(body.iter().map(|piece| piece.as_ref())));
-    let with = credential.authorize("POST", &target, &mut headers, payload);
+    let hash = || run_blocking_if_large(length, || PayloadHash::of(body.iter().map(|piece| piece.as_ref())));
+    // The body of an attempt stays as it was when it was first sent.
+    let payload_hash = &mut attempt.payload_hash;
+    let with =
+        credential.authorize("POST", &target, &mut headers, || payload_hash.get_or_insert_with(hash).clone());
     let with = with.map_err(|error| Fault::raise(error, FaultBody::None))?;
     for (name, value) in headers {
         if let Some(name) = name {

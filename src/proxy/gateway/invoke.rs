@@ -42,7 +42,7 @@ pub(super) fn move_betas(attempt: &mut Attempt, headers: &HeaderMap) {
             betas.push(beta);
         }
     }
-    if betas.is_empty() || attempt.body.iter().any(|piece| memchr::memmem::find(piece, MEMBER).is_some()) {
+    if betas.is_empty() || attempt.betas.in_body {
         return;
     }
     let Some(first) = attempt.body.first_mut() else { return };
@@ -59,4 +59,6 @@ pub(super) fn move_betas(attempt: &mut Attempt, headers: &HeaderMap) {
     *first = first.slice(at + 1..);
     attempt.body_len = (attempt.body_len + text.len()).saturating_sub(at + 1);
     attempt.body.insert(0, Bytes::from(text));
+    // The attempt may be sent once more, with a renewed credential.
+    attempt.betas.in_body = true;
 }

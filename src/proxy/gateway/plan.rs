@@ -15,7 +15,7 @@ use crate::account::Losses;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind};
 use crate::job::{embed, rank};
-use crate::json::JsonText;
+use crate::json::{Edit, JsonText};
 use crate::proxy::Gateway;
 use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::route::{Target, stop_sequence_api, upstream_api};
@@ -73,9 +73,8 @@ impl Selection {
             // `apply_respelling_losses` sets the time.
             changes.insert_usage = Some(UsageChunk { model: self.reply_name().clone(), created: 0 });
         }
-        if target.provider.invokes(self.upstream) {
-            edits.extend(body.remove_stream());
-        }
+        edits
+            .extend(body.removals(target.provider.invokes(self.upstream), instead.map(|(member, _)| member)));
         let mut spelled = Respelling::default();
         if body.may_be_spelled() && self.upstream == self.api {
             spelled = body.respelled(&self.upstream_route.dialect(target));
@@ -113,16 +112,16 @@ impl Selection {
     /// Returns whether the provider accepts the body as it is, in the client's format. If not, it must be translated.
     pub(in crate::proxy) fn accepts_verbatim(&self, body: &Body) -> bool {
         let Ok(target) = self.target() else { return true };
-        if target.provider.invokes(self.upstream)
-            && body.may_be_spelled()
-            && let Some(stream) = body.remove_stream()
-        {
+        let replacement = target.provider.model_replacement(self.upstream).map(|(member, _)| member);
+        let by_path = target.provider.invokes(self.upstream);
+        if (by_path || replacement.is_some()) && body.may_be_spelled() {
             // Two edits of neighbours may remove the same comma.
+            let removed = body.removals(by_path, replacement);
             let spelled = body.respelled(&self.upstream_route.dialect(target));
-            let touches = |range: &std::ops::Range<usize>| {
-                range.start < stream.range.end && stream.range.start < range.end
+            let touch = |one: &Edit, other: &Edit| {
+                one.range.start < other.range.end && other.range.start < one.range.end
             };
-            return !spelled.edits.iter().any(|edit| touches(&edit.range));
+            return !spelled.edits.iter().any(|edit| removed.iter().any(|other| touch(edit, other)));
         }
         if !self.needs_adaptation() {
             return true;
@@ -163,6 +162,7 @@ impl Selection {
             warning: None,
             betas: Betas::default(),
             permit: self.permit,
+            payload_hash: None,
             authorized: None,
             remedy: None,
             reauthorized: false,
