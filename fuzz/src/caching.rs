@@ -1,7 +1,7 @@
 //! Targets for automatic prompt caching: the reverse reader and the places of cache marks, compared with serde_json.
 
 use bytes::Bytes;
-use model_gateway::canonical::CachePolicy;
+use model_gateway::canonical::{BreakpointSupport, CachePolicy};
 use model_gateway::json::{ReverseReader, Truncated};
 use model_gateway::wire::Api;
 use model_gateway::wire::request::{Body, BodyReader};
@@ -74,9 +74,12 @@ fn expected_elements(text: &str) -> Option<Vec<String>> {
 pub fn breakpoints(mut data: &[u8]) {
     let seed = choose(&mut data, 256);
     let long_pays = choose(&mut data, 2) == 1;
-    let Some(whole) = read(&[data]) else { return };
-    let Some(split) = read(&pieces(data, seed)) else { panic!("another verdict for another split") };
-    let Some(rule) = CachePolicy::Auto.rule(0, long_pays) else { return };
+    cache_points(data, seed, long_pays);
+    let Some(whole) = read(Api::Messages, &[data]) else { return };
+    let Some(split) = read(Api::Messages, &pieces(data, seed)) else {
+        panic!("another verdict for another split")
+    };
+    let Some(rule) = CachePolicy::Auto.rule(BreakpointSupport::full(0), long_pays) else { return };
     let marked = whole.breakpoints(&rule);
     assert_eq!(marked, split.breakpoints(&rule), "split by {seed}");
     assert_eq!(whole.wants_cache_key(), split.wants_cache_key());
@@ -97,8 +100,45 @@ pub fn breakpoints(mut data: &[u8]) {
     assert_eq!(sent, expected);
 }
 
-fn read(pieces: &[&[u8]]) -> Option<Body> {
-    let mut reader = BodyReader::new(Api::Messages, false);
+/// Invariants of the cache points of a Converse body: the same, but each point is an element of its own.
+fn cache_points(data: &[u8], seed: usize, long_pays: bool) {
+    let Some(whole) = read(Api::Converse, &[data]) else { return };
+    let Some(split) = read(Api::Converse, &pieces(data, seed)) else {
+        panic!("another verdict for another split")
+    };
+    let Some(rule) = CachePolicy::Auto.rule(BreakpointSupport::full(0), long_pays) else { return };
+    let marked = whole.breakpoints(&rule);
+    assert_eq!(marked, split.breakpoints(&rule), "split by {seed}");
+    assert!(marked.marks <= 4);
+    let sent = whole.text.clone().edited(&marked.edits).into_contiguous();
+    let Ok(received) = serde_json::from_slice::<Value>(data) else { return };
+    let mut sent: Value = serde_json::from_slice(&sent).expect("the marked body is JSON");
+    if is_ambiguous(data) {
+        return;
+    }
+    if data.windows(12).any(|word| word == b"\"cachePoint\"") {
+        assert_eq!((marked.marks, sent), (0, received));
+        return;
+    }
+    assert_eq!(remove_points(&mut sent), usize::from(marked.marks));
+    assert_eq!(sent, received);
+}
+
+/// Removes all cache points, and returns their number.
+fn remove_points(value: &mut Value) -> usize {
+    match value {
+        Value::Array(elements) => {
+            let before = elements.len();
+            elements.retain(|element| element.get("cachePoint").is_none());
+            before - elements.len() + elements.iter_mut().map(remove_points).sum::<usize>()
+        }
+        Value::Object(members) => members.values_mut().map(remove_points).sum(),
+        _ => 0,
+    }
+}
+
+fn read(api: Api, pieces: &[&[u8]]) -> Option<Body> {
+    let mut reader = BodyReader::new(api, false);
     for piece in pieces {
         reader.push(Bytes::copy_from_slice(piece)).ok()?;
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use model_gateway::canonical::seal::{SealedSignature, SignedCallId};
-use model_gateway::canonical::{Dialect, Effort, Event, Grammar, ProviderSignature, Quirks, Thinking};
+use model_gateway::canonical::{
+    BreakpointSupport, Dialect, Effort, Event, Grammar, ProviderSignature, Quirks, Thinking,
+};
 use model_gateway::error::{ApiError, ErrorKind};
 use model_gateway::framing::event_stream::EventMessage;
 use model_gateway::json::{EscapedString, JsonStr, RawJson};
@@ -246,6 +248,7 @@ fn dialect(kind: usize) -> Dialect<'static> {
         image_input: true,
         parallel_tool_calls: true,
         extensions: if odd { &["*"] } else { &[] },
+        breakpoints: Some(BreakpointSupport::full(0)),
         think_tags: false,
         quirks: &Quirks::PLAIN,
     }
