@@ -16,8 +16,12 @@ use model_gateway::canonical::{BreakpointRule, CacheBreakpoint};
 use model_gateway::wire::Api;
 use model_gateway::wire::request::{Body, BodyReader};
 
-const RULE: BreakpointRule =
-    BreakpointRule { instructions: CacheBreakpoint::Short, turns: CacheBreakpoint::Short, min_tokens: 512 };
+const RULE: BreakpointRule = BreakpointRule {
+    instructions: CacheBreakpoint::Short,
+    turns: CacheBreakpoint::Short,
+    min_tokens: 512,
+    tools: true,
+};
 
 /// Returns the request of a coding agent: tools, a system prompt, and calls with results of about 1 KiB.
 fn request(turns: usize) -> Bytes {

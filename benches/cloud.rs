@@ -1,11 +1,19 @@
 //! Costs of what AWS demands of every request and message: a signature over the body, and checksums of event streams.
+//!
+//! The body is hashed once for each attempt, before its head is sent; a resend with a renewed credential signs the same
+//! hash again. No part of the hash can be saved: SHA-256 reads every byte, one block after the other. The summary
+//! therefore prints the hash apart from the rest, which does not depend on the body.
 
-#![allow(missing_docs, clippy::unwrap_used, reason = "benchmark")]
+#![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "benchmark")]
+
+#[allow(dead_code, reason = "nothing here is compared with copies and trees")]
+mod measure;
 
 use std::hint::black_box;
 
 use bytes::BytesMut;
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::Criterion;
+use measure::{Subject, criterion};
 use model_gateway::cloud::sigv4::{
     CanonicalRequest, CredentialScope, Credentials, PathEncoding, PayloadHash, Signer,
 };
@@ -13,7 +21,8 @@ use model_gateway::framing::event_stream::{EventMessage, HeaderValue, MessageWri
 
 const BODY: usize = 100 << 10;
 
-fn sign(criterion: &mut Criterion) {
+/// Measures signatures. Returns the lines of the summary; none if a case was not measured.
+fn sign(criterion: &mut Criterion) -> Vec<String> {
     let credentials = Credentials {
         access_key_id: "AKIDEXAMPLE".into(),
         secret_access_key: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY".into(),
@@ -32,17 +41,43 @@ fn sign(criterion: &mut Criterion) {
         };
         signer.sign(&request, 1_795_256_000)
     };
-    let mut group = criterion.benchmark_group("sigv4");
     let hash = PayloadHash::of([&body[..]]);
-    group.bench_function("signature", |bencher| bencher.iter(|| sign(black_box(&hash))));
-    group.throughput(Throughput::Bytes(BODY as u64));
-    group.bench_function("body_of_100_KiB", |bencher| {
-        bencher.iter(|| sign(&PayloadHash::of([black_box(&body[..])])));
-    });
-    group.finish();
+    let mut subject = Subject::new(criterion, "sigv4, 100 KiB".to_owned(), BODY, 1);
+    subject.case("hash", || PayloadHash::of([black_box(&body[..])]));
+    subject.case("signature", || sign(black_box(&hash)));
+    subject.case("both", || sign(&PayloadHash::of([black_box(&body[..])])));
+    let [Some(hash), Some(rest), Some(both)] =
+        ["hash", "signature", "both"].map(|case| subject.nanoseconds(case))
+    else {
+        return Vec::new();
+    };
+    vec![
+        format!(
+            "sha-256 of 100 KiB: {:.1} us, {:.2} GB/s, {}",
+            hash / 1e3,
+            BODY as f64 / hash,
+            instructions()
+        ),
+        format!("signature without the hash: {:.1} us", rest / 1e3),
+        format!("signed request of 100 KiB: {:.1} us", both / 1e3),
+    ]
 }
 
-fn messages(criterion: &mut Criterion) {
+/// Returns which instructions of the processor the hash uses, as the crate detects them.
+fn instructions() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("sha") && std::arch::is_x86_feature_detected!("sse4.1") {
+        return "with the SHA extensions";
+    }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("sha2") {
+        return "with the SHA-2 extension";
+    }
+    "in software: this processor has no SHA extensions"
+}
+
+/// Measures messages of event streams. Returns the lines of the summary.
+fn messages(criterion: &mut Criterion) -> Vec<String> {
     let mut headers = Vec::new();
     put_header(":event-type", HeaderValue::Text("contentBlockDelta"), &mut headers);
     put_header(":content-type", HeaderValue::Text("application/json"), &mut headers);
@@ -56,20 +91,25 @@ fn messages(criterion: &mut Criterion) {
     };
     let mut message = BytesMut::new();
     write(&mut message);
-    let mut group = criterion.benchmark_group("event_stream");
-    group.bench_function("parse", |bencher| {
-        bencher.iter(|| EventMessage::parse(black_box(&message)).unwrap().payload().len());
-    });
+    let mut subject = Subject::new(criterion, "event stream".to_owned(), message.len(), 1);
+    subject.case("parse", || EventMessage::parse(black_box(&message)).unwrap().payload().len());
     let mut out = BytesMut::with_capacity(1_024);
-    group.bench_function("write", |bencher| {
-        bencher.iter(|| {
-            out.clear();
-            write(black_box(&mut out));
-            out.len()
-        });
+    subject.case("write", || {
+        out.clear();
+        write(black_box(&mut out));
+        out.len()
     });
-    group.finish();
+    let line =
+        |case: &str| Some(format!("event stream message, {case}: {:.0} ns", subject.nanoseconds(case)?));
+    ["parse", "write"].into_iter().filter_map(line).collect()
 }
 
-criterion_group!(benches, sign, messages);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = criterion(300, 1_000);
+    let signed = sign(&mut criterion);
+    let framed = messages(&mut criterion);
+    criterion.final_summary();
+    for line in signed.into_iter().chain(framed) {
+        println!("{line}");
+    }
+}

@@ -141,6 +141,7 @@ const MARKS: PromptCaching<'static> = PromptCaching {
         instructions: CacheBreakpoint::Short,
         turns: CacheBreakpoint::Short,
         min_tokens: 512,
+        tools: true,
     }),
     key: None,
 };
