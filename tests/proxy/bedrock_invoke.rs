@@ -23,7 +23,7 @@ fn setup(bedrock: &Upstream) -> Setup {
         .model("rerank", "aws", "cohere.rerank-v3-5:0")
 }
 
-fn message(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
+pub(super) fn message(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
     let mut block = Vec::new();
     headers.iter().for_each(|(name, value)| put_header(name, HeaderValue::Text(value), &mut block));
     let mut out = BytesMut::new();
@@ -33,7 +33,7 @@ fn message(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
     out.to_vec()
 }
 
-fn chunk(event: &str) -> Vec<u8> {
+pub(super) fn chunk(event: &str) -> Vec<u8> {
     let bytes = base64_simd::STANDARD.encode_to_string(event);
     message(
         &[(":event-type", "chunk"), (":content-type", "application/json"), (":message-type", "event")],
@@ -92,6 +92,42 @@ async fn invoke_model_passes_the_body_of_the_messages_format() {
     assert_eq!(request.head.all("authorization"), [format!("Bearer {CREDENTIAL}")]);
     for absent in ["anthropic-beta", "anthropic-version", "x-api-key"] {
         assert_eq!(request.head.get(absent), None, "{absent}");
+    }
+}
+
+/// Clients that were written for the platform send its members too; the gateway's own stand in the body once.
+#[tokio::test]
+async fn invoke_model_replaces_the_version_of_the_client() {
+    let answer = json!({"id": "msg_bdrk_01", "type": "message", "role": "assistant", "model": "claude", "content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn", "stop_sequence": null, "usage": {"input_tokens": 9, "output_tokens": 7}});
+    let bedrock = Upstream::answering(reply::json(200, answer.to_string())).await;
+    let gateway = Gateway::start(&setup(&bedrock)).await;
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", &*bearer), ("anthropic-beta", "context-1m-2025-08-07")];
+    let talk = r#""max_tokens":64,"messages":[{"role":"user","content":"Hi"}]"#;
+    let (model, stream) = (r#""model":"claude""#, r#""stream":false"#);
+    let version = r#""anthropic_version" : "2023-06-01""#;
+    let betas = r#""anthropic_beta" : ["effort-2025-11-24"]"#;
+    let sent = r#""anthropic_version":"bedrock-2023-05-31""#;
+    let moved = r#""anthropic_beta":["context-1m-2025-08-07"]"#;
+    for (body, expected) in [
+        (format!("{{{version},{model},{talk}}}"), format!("{{{moved},{sent},{talk}}}")),
+        (format!("{{{model},{talk},{version}}}"), format!("{{{moved},{sent},{talk}}}")),
+        (format!("{{{talk},{model}, {version} }}"), format!("{{{moved},{talk},{sent} }}")),
+        (format!("{{{model},{talk},{stream}, {version}}}"), format!("{{{moved},{sent},{talk}}}")),
+        (format!("{{{version} , {stream},{model},{talk}}}"), format!("{{{moved}, {sent},{talk}}}")),
+        // Beta features in the body take precedence over those of the header.
+        (format!("{{{betas},{model},{talk},{version}}}"), format!("{{{betas},{sent},{talk}}}")),
+    ] {
+        let got = gateway.ask(post_with("/v1/messages", &headers, &body)).await;
+        assert_eq!(got.status(), 200, "{body}: {}", got.text());
+        assert_eq!(bedrock.last_request().text(), expected, "{body}");
+    }
+    // The same for a body that is written anew.
+    let body = format!("{{{version},\"model\":\"claude:high\",{talk},{betas}}}");
+    let got = gateway.ask(post_with("/v1/messages", &headers, &body)).await;
+    let sent = bedrock.last_request();
+    for name in ["\"anthropic_version\"", "\"anthropic_beta\""] {
+        assert!(sent.text().matches(name).count() <= 1, "{} {}", got.status(), sent.text());
     }
 }
 

@@ -23,6 +23,7 @@ mod aws_credentials;
 mod bedrock_invoke;
 mod bodies;
 mod bounds;
+mod broken_frames;
 mod call_ids;
 mod checks;
 mod claude_code;

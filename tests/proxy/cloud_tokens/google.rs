@@ -53,17 +53,27 @@ async fn claude_on_vertex_is_called_with_the_token_of_a_service_account() {
         assert_eq!(answer.status(), 200, "{}", answer.everything());
     }
     assert_eq!(gateway.ask(Form::Chat.request_for("claude", true)).await.status(), 200);
+    // A client that was written for the platform sends a version of its own.
+    let versioned = [
+        r#"{"anthropic_version":"2023-06-01","model":"claude","max_tokens":64,"messages":[{"role":"user","content":"Hi"}]}"#,
+        r#"{"model":"claude","max_tokens":64,"messages":[{"role":"user","content":"Hi"}], "anthropic_version" : "vertex-2023-10-16"}"#,
+    ];
+    for body in versioned {
+        let answer = gateway.ask(post_with("/v1/messages", &headers, body)).await;
+        assert_eq!(answer.status(), 200, "{}", answer.everything());
+    }
 
     let requests = vertex.requests();
     let models = format!("{PROJECT}/publishers/anthropic/models/{CLAUDE}");
     let targets: Vec<&str> = requests.iter().map(|request| request.head.target()).collect();
     let (whole, stream) = (format!("{models}:rawPredict"), format!("{models}:streamRawPredict"));
-    assert_eq!(targets, [&*whole, &*stream, &*stream]);
+    assert_eq!(targets, [&*whole, &*stream, &*stream, &*whole, &*whole]);
     for request in &requests {
         assert_eq!(bearer(request), format!("{TOKEN}1"));
         assert_eq!(request.head.get("x-api-key"), None);
         let body = request.json();
         assert_eq!(body["anthropic_version"], "vertex-2023-10-16", "{body}");
+        assert_eq!(request.text().matches("anthropic_version").count(), 1, "{}", request.text());
         assert_eq!(body.get("model"), None, "{body}");
     }
     let first = requests[0].json();

@@ -1,7 +1,8 @@
 //! Automatic prompt caching end to end: cost of scripted conversations with a simulated prompt cache, policies of
 //! models and keys, client marks, keys for other providers, and the pause when reads do not repay writes. Recorded
-//! conversations are in `recorded`, what shows the savings in `savings`.
+//! conversations are in `recorded`, what shows the savings in `savings`, Bedrock's Converse in `bedrock`.
 
+mod bedrock;
 mod recorded;
 mod savings;
 
@@ -158,13 +159,17 @@ async fn tokens(gateway: &Gateway) -> [f64; 3] {
 
 async fn conversation_is_cheap(agent: Agent, turns: usize) {
     let (_simulator, gateway) = simulated().await;
+    conversation_is_cheap_through(&gateway, agent, turns).await;
+}
+
+async fn conversation_is_cheap_through(gateway: &Gateway, agent: Agent, turns: usize) {
     let (mut reusable, mut before) = (0.0, [0.0; 3]);
     for turn in 0..turns {
         let (path, body) = agent(turn);
-        let answer = ask(&gateway, &path, KEY, &body).await;
+        let answer = ask(gateway, &path, KEY, &body).await;
         let header = answer.get("x-gateway-cache").unwrap();
         assert!(header.starts_with("breakpoints="), "{turn}: {header}");
-        let now = tokens(&gateway).await;
+        let now = tokens(gateway).await;
         if turn + 1 < turns {
             // The next turn can reuse the whole prompt of this one.
             reusable += now[0] - before[0];
