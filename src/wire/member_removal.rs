@@ -26,27 +26,34 @@ impl Body {
             members.map(|member| member.name.start.saturating_sub(1)..member.value.end).collect();
         rest.sort_by_key(|range| range.start);
         let mut edits = SmallVec::new();
-        while let Some(Range { mut start, mut end }) = rest.pop() {
-            if let Some(comma) = self.comma_behind(end) {
-                end = comma + 1;
-            } else {
-                // The last member takes the comma before it along. If that comma is behind another member to remove, the
-                // two go together.
-                while let Some(comma) = self.comma_before(start) {
-                    start = comma;
-                    match rest.last() {
-                        Some(before) if self.comma_behind(before.end) == Some(comma) => {
-                            start = before.start;
-                            rest.pop();
-                        }
-                        _ => break,
-                    }
-                }
-            }
-            edits.push(Edit { range: start..end, text: Bytes::new() });
+        while let Some(range) = rest.pop() {
+            let range = match self.comma_behind(range.end) {
+                Some(comma) => Some(range.start..comma + 1),
+                None => self.start_of_last(range.start, &mut rest).map(|start| start..range.end),
+            };
+            edits.extend(range.map(|range| Edit { range, text: Bytes::new() }));
         }
         edits.reverse();
         edits
+    }
+
+    /// Returns where the removal of a last member begins that starts at `start`: at the comma before it. If that comma is
+    /// behind another member to remove, the last of `rest`, the two go together. `None` if what is before the member is
+    /// too far away.
+    fn start_of_last(&self, mut start: usize, rest: &mut SmallVec<[Range<usize>; 2]>) -> Option<usize> {
+        loop {
+            let (before, byte) = self.byte_before(start)?;
+            if byte != b',' {
+                return Some(start);
+            }
+            match rest.last() {
+                Some(other) if self.comma_behind(other.end) == Some(before) => {
+                    start = other.start;
+                    rest.pop();
+                }
+                _ => return Some(before),
+            }
+        }
     }
 
     /// Returns the offset of the comma behind a member that ends at `end`. `None` if it is the last one.
@@ -56,11 +63,11 @@ impl Body {
         (behind.get(at) == Some(&b',')).then_some(end + at)
     }
 
-    /// Returns the offset of the comma before a member that starts at `start`. `None` if it is the first one.
-    fn comma_before(&self, start: usize) -> Option<usize> {
+    /// Returns the last byte before `start` that is no white space, and its offset. `None` if it is too far away.
+    fn byte_before(&self, start: usize) -> Option<(usize, u8)> {
         let from = start.saturating_sub(MAX_GAP);
         let before = self.text.slice(from..start);
         let at = before.iter().rposition(|byte| !byte.is_ascii_whitespace())?;
-        (before.get(at) == Some(&b',')).then_some(from + at)
+        Some((from + at, *before.get(at)?))
     }
 }

@@ -114,7 +114,7 @@ async fn invoke_model_replaces_the_version_of_the_client() {
         (format!("{{{model},{talk},{version}}}"), format!("{{{moved},{sent},{talk}}}")),
         (format!("{{{talk},{model}, {version} }}"), format!("{{{moved},{talk},{sent} }}")),
         (format!("{{{model},{talk},{stream}, {version}}}"), format!("{{{moved},{sent},{talk}}}")),
-        (format!("{{{version} , {stream},{model},{talk}}}"), format!("{{{moved},  {sent},{talk}}}")),
+        (format!("{{{version} , {stream},{model},{talk}}}"), format!("{{{moved}, {sent},{talk}}}")),
         // Beta features in the body take precedence over those of the header.
         (format!("{{{betas},{model},{talk},{version}}}"), format!("{{{betas},{sent},{talk}}}")),
     ] {

@@ -42,7 +42,7 @@ impl Providers {
             .provider("at-responses", "openai", &openai.base_url(), "apis = [\"responses\"]")
             .provider("at-messages", "anthropic", &anthropic.base_url(), "")
             .provider("at-generate", "gemini", &google.base_url(), "")
-            .provider("at-converse", "bedrock", &bedrock.base_url(), "")
+            .provider("at-converse", "bedrock", &bedrock.base_url(), "apis = [\"converse\"]")
             .model("gpt-chat", "at-chat", "gpt-5.1")
             .model("gpt-responses", "at-responses", "gpt-5.1")
             .model("claude-messages", "at-messages", "claude-sonnet-4-6")

@@ -295,13 +295,10 @@ mod tests {
         assert!(requests.len() >= 6, "{}", requests.len());
         for request in &requests {
             let region = authorize(request, None, &[key(request)], "bedrock", NOW);
-            let host = request.headers["host"].to_str().unwrap();
-            assert_eq!(
-                region.map_err(|error| error.message).unwrap(),
-                host.split('.').nth(1),
-                "{}",
-                request.path
-            );
+            let region = region.map_err(|error| error.message).unwrap().unwrap_or_default();
+            // The SDK signs for the region of the host.
+            let host = request.header("host").unwrap_or_default();
+            assert_eq!(host.split('.').nth(1), Some(region), "{}", request.path);
         }
     }
 

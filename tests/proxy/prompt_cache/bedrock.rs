@@ -80,7 +80,7 @@ fn sent(simulator: &Simulator) -> Value {
 async fn cache_points_make_a_conversation_cheap_in_every_format() {
     for agent in [converse_agent as Agent, messages_agent, chat_assistant, responses_agent, generate_agent] {
         let (_simulator, gateway) = simulated(SONNET, "auto").await;
-        conversation_is_cheap_through(&gateway, agent, 12).await;
+        conversation_is_cheap_through(&gateway, agent, 24).await;
     }
 }
 
