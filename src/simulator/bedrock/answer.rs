@@ -186,10 +186,12 @@ fn usage(asked: &Asked, cached: Cached, plan: &Plan) -> Value {
            "cacheWriteInputTokenCount": written, "cacheWriteInputTokens": written,
            "inputTokens": input.saturating_sub(read + written), "outputTokens": output,
            "serverToolUsage": {}, "totalTokens": input + output});
-    if written > 0 {
+    if written > 0
+        && let Some(members) = usage.as_object_mut()
+    {
         let details = [("5m", short), ("1h", long)].into_iter().filter(|(_, tokens)| *tokens > 0);
-        usage["cacheDetails"] =
-            details.map(|(ttl, tokens)| json!({"inputTokens": tokens, "ttl": ttl})).collect();
+        let details = details.map(|(ttl, tokens)| json!({"inputTokens": tokens, "ttl": ttl})).collect();
+        members.insert("cacheDetails".to_owned(), details);
     }
     usage
 }
