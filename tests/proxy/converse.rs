@@ -291,13 +291,7 @@ async fn client_of_every_format_reaches_bedrock() {
             let answer = ask("Hello", false).await;
             assert_eq!(answer.status(), 200, "{client} {stream}: {}", answer.text());
             let seen = bedrock.last_request().unwrap();
-            // Within the messages format Claude is invoked as it is.
-            let operation = match (client, stream) {
-                ("messages", false) => "invoke",
-                ("messages", true) => "invoke-with-response-stream",
-                (_, false) => "converse",
-                (_, true) => "converse-stream",
-            };
+            let operation = if stream { "converse-stream" } else { "converse" };
             assert_eq!(
                 seen.path,
                 format!("/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/{operation}")
