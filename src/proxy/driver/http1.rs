@@ -36,7 +36,7 @@ const BROKEN: Duration = Duration::from_secs(2);
 const LINGER: Duration = Duration::from_millis(500);
 const LINGER_BYTES: usize = 4 << 20;
 
-/// Read buffer for a head, in bytes: enough for most heads, often with their body.
+/// Room for each further read of a head that did not arrive whole, in bytes.
 const ROOM: usize = 4 * 1024;
 
 /// Future that resolves when the process begins to drain; polled between requests.
@@ -182,16 +182,16 @@ async fn read_head(
             Ok(None) => {}
             Err(fault) => return Read::Broken(head_error(&fault)),
         }
-        buf.reserve(ROOM);
         let read = if buf.is_empty() {
             tokio::select! {
                 biased;
                 // First: a head that has arrived is not lost to the idle time-out of the same moment.
-                read = stream.read_buf(buf) => read,
+                read = stream.read_first(buf) => read,
                 () = idle.expired() => return Read::Nothing,
             }
         } else {
             // The stream applies `limits.header_timeout`.
+            buf.reserve(ROOM);
             stream.read_buf(buf).await
         };
         match read {

@@ -58,8 +58,9 @@ use telemetry::StartedTelemetry;
 use tls::TlsEndpoints;
 use upgrade::ReadySocket;
 
-/// Write buffer of a client connection, in bytes: a head and a typical JSON response leave in one write.
-const WRITE_BUFFER: usize = 3 * 1024;
+/// Write buffer of a TLS connection, in bytes: the records of a head and of a typical JSON response leave in one write.
+/// Plaintext has a buffer in `HeaderTimeoutStream`.
+const TLS_WRITE_BUFFER: usize = 3 * 1024;
 /// Read buffer of a TLS connection, in bytes: a TLS record has up to 16 KiB. Plaintext needs none, because heads and
 /// bodies are read into buffers of their own.
 const TLS_READ_BUFFER: usize = 16 * 1024;
@@ -356,13 +357,13 @@ impl Server {
         let http = self.settings.http.iter().map(|http| &http.listen);
         for address in self.settings.listen.iter().chain(http) {
             let listener =
-                ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::new(0, WRITE_BUFFER));
+                ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::unbuffered());
             service.add_listener(listener);
         }
         for tls in &self.settings.tls {
             // `Acceptor` makes the TLS handshake, so that it is counted and timed.
             let listener = ListenerConfig::tcp(tls.listen.to_string())
-                .l4_buffer(L4BufferSettings::new(TLS_READ_BUFFER, WRITE_BUFFER));
+                .l4_buffer(L4BufferSettings::new(TLS_READ_BUFFER, TLS_WRITE_BUFFER));
             service.add_listener(listener);
         }
         service
