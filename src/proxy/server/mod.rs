@@ -44,9 +44,11 @@ use crate::proxy::Shutdown;
 use crate::proxy::client::check::Probes;
 use crate::proxy::credentials::renewer::CredentialRenewer;
 use crate::proxy::driver::dns;
+use crate::proxy::driver::offload::run_blocking;
 use crate::proxy::endpoints::task::poller::TaskPoller;
 use crate::supervise::Supervisor;
 use crate::telemetry::TelemetryError;
+use crate::tokens;
 use acceptor::Acceptor;
 use admin_thread::{AdminPort, AdminThread, ProcessControl};
 use listener_service::{ListenerHandle, ListenerService};
@@ -228,6 +230,7 @@ impl Server {
     /// Returns [`ServeError`] if a listener or the admin port cannot be set up.
     pub fn run(self, started: Started) -> Result<(), ServeError> {
         memory::set_up();
+        tokens::set_blocking(|work| run_blocking(work));
         let conf = self.configuration();
         if !self.options.upgrade {
             self.check_ports()?;
