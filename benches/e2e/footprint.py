@@ -33,7 +33,7 @@ class Gateway:
         folder = Path(self.folder.name)
         (folder / "gateway.toml").write_text(
             f'[server]\nlisten = ["127.0.0.1:{self.port}"]\nadmin = "127.0.0.1:{self.admin}"\nthreads = {options.threads}\n'
-            '[limits]\nconnections = 40000\npool = 40000\n[log]\naccess = "access.log"\n[store]\nsqlite = "state.db"\n')
+            '[limits]\nconnections = 40000\n[log]\naccess = "access.log"\n[store]\nsqlite = "state.db"\n')
         spec = f"mock-{PACE[0]}-{PACE[1]}ms"
         (folder / "routes.toml").write_text("".join(
             f'[[provider]]\nname = "{name}"\nkind = "{kind}"\n{apis}base_url = "http://127.0.0.1:{mock}/v1"\n'

@@ -335,6 +335,9 @@ impl Server {
             grace_period_seconds: Some((self.settings.drain + GRACE).as_secs()),
             graceful_shutdown_timeout_seconds: Some(1),
             upstream_keepalive_pool_size: 1,
+            // `HttpProxy` opens no connection to a provider, but reads the root certificates for it, twice: a quarter of the
+            // time that the start takes.
+            ca_file: Some("/dev/null".to_owned()),
             ..ServerConf::default()
         }
     }
@@ -359,8 +362,7 @@ impl Server {
         service.threads = Some(conf.threads);
         let http = self.settings.http.iter().map(|http| &http.listen);
         for address in self.settings.listen.iter().chain(http) {
-            let listener =
-                ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::unbuffered());
+            let listener = ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::unbuffered());
             service.add_listener(listener);
         }
         for tls in &self.settings.tls {
