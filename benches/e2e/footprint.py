@@ -15,7 +15,7 @@ KEY = "mgw-load-key"
 # Frames and milliseconds between them. Slow frames, so that ten thousand streams do not need all of the machine.
 PACE = (40, 500)
 # Seconds after the load at which memory is read.
-DECAY = tuple(map(int, os.environ.get("DECAY", "0,10,30,60,120,180,240,300").split(",")))
+DECAY = (0, 10, 30, 60, 120, 180, 240, 300)
 
 
 def free_port():

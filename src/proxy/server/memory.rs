@@ -57,12 +57,14 @@ pub(in crate::proxy) async fn trim_periodically(metrics: Arc<Metrics>) {
     let mut interval = tokio::time::interval(TRIM_INTERVAL);
     loop {
         interval.tick().await;
-        let open = (metrics.connections.get(), metrics.in_flight.get());
-        if activity.is_recent(Signs { resident: resident_pages(), open }) {
+        let signs = Signs {
+            finished: metrics.overhead.get_sample_count(),
+            in_flight: metrics.in_flight.get(),
+            connections: metrics.connections.get(),
+        };
+        if activity.is_recent(signs) {
             // Not on a worker: the search of a large heap takes a while.
             let _ = tokio::task::spawn_blocking(trim).await;
-            // What the trim itself changes is no activity.
-            activity.last = Signs { resident: resident_pages(), open };
         }
     }
 }
@@ -70,9 +72,10 @@ pub(in crate::proxy) async fn trim_periodically(metrics: Arc<Metrics>) {
 /// Values that change when the gateway does something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Signs {
-    resident: u64,
-    /// Connections of clients, and requests in flight.
-    open: (i64, i64),
+    /// Requests that have ended.
+    finished: u64,
+    in_flight: i64,
+    connections: i64,
 }
 
 /// Recent activity of the process.
@@ -91,12 +94,6 @@ impl Activity {
     }
 }
 
-/// Returns the resident memory in pages (the second field of proc_pid_statm(5)); 0 if the system does not report it.
-fn resident_pages() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,16 +101,22 @@ mod tests {
     #[test]
     fn freed_memory_is_returned_during_activity_and_for_a_while_after_it() {
         let mut activity = Activity::default();
-        let busy = Signs { resident: 10, open: (1, 1) };
+        let busy = Signs { finished: 10, in_flight: 1, connections: 1 };
         assert!(activity.is_recent(busy));
         for _ in 0..TRIMS_WHEN_QUIET {
             assert!(activity.is_recent(busy));
         }
         assert!(!activity.is_recent(busy));
         assert!(!activity.is_recent(busy));
-        // A connection was closed: the amount of memory is the same, but less of it is in use.
-        assert!(activity.is_recent(Signs { open: (0, 0), ..busy }));
-        assert!(activity.is_recent(Signs { resident: 11, open: (0, 0) }));
+        assert!(activity.is_recent(Signs { connections: 0, ..busy }));
+        assert!(activity.is_recent(Signs { finished: 11, ..busy }));
+    }
+
+    /// Returns the resident memory in pages (the second field of proc_pid_statm(5)).
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn resident_pages() -> u64 {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        text.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
     #[cfg(all(target_os = "linux", target_env = "gnu"))]

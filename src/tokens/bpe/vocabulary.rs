@@ -1,9 +1,7 @@
 //! Vocabularies: compressed in the binary, loaded when they are needed, released when they are not.
 
-use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::thread;
 
 use super::encoder::BpeEncoder;
 use super::pretokenizer::SplitPattern;
@@ -22,8 +20,9 @@ pub type RunBlocking = fn(work: &mut dyn FnMut());
 
 static RUN_BLOCKING: OnceLock<RunBlocking> = OnceLock::new();
 
-/// Sets the function that runs whatever must wait for a vocabulary, once for the process. A program with an asynchronous
-/// runtime moves the other tasks of the calling worker to another thread in it. Without one, the caller just waits.
+/// Sets the function in which vocabularies are loaded and waited for, once for the process. A program with an asynchronous
+/// runtime moves the other tasks of the calling worker to another thread in it, so that the thread is the load's own.
+/// Without one, the caller just waits.
 pub fn set_blocking(run: RunBlocking) {
     // A second server in the process sets the same function.
     let _ = RUN_BLOCKING.set(run);
@@ -91,19 +90,10 @@ impl Vocabulary {
         encoder.unwrap_or_else(|| self.wait_for_encoder())
     }
 
-    /// Returns the vocabulary, and loads it first on a thread of its own if it is not loaded.
     fn wait_for_encoder(self) -> Arc<BpeEncoder> {
         // Others that need it wait here: they would do the same work.
         let mut loaded = self.slot().loaded.write().unwrap_or_else(PoisonError::into_inner);
-        let load = || {
-            // What loading frees again, twice the size of the vocabulary, stays out of the caller's part of the heap.
-            match thread::Builder::new().name("vocabulary".into()).spawn(move || self.load()) {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-                // The system is out of threads.
-                Err(_) => self.load(),
-            }
-        };
-        Arc::clone(loaded.get_or_insert_with(|| Arc::new(load())))
+        Arc::clone(loaded.get_or_insert_with(|| Arc::new(self.load())))
     }
 
     /// Returns whether the vocabulary is loaded.
