@@ -335,8 +335,7 @@ impl Server {
             grace_period_seconds: Some((self.settings.drain + GRACE).as_secs()),
             graceful_shutdown_timeout_seconds: Some(1),
             upstream_keepalive_pool_size: 1,
-            // `HttpProxy` opens no connection to a provider, but reads the root certificates for it, twice: a quarter of the
-            // time that the start takes.
+            // `HttpProxy` opens no connection to a provider, but would read all root certificates for it, twice.
             ca_file: Some("/dev/null".to_owned()),
             ..ServerConf::default()
         }
