@@ -15,6 +15,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+pub use bpe::{RunBlocking, set_blocking};
 pub use family::TokenizerFamily;
 pub use media::IMAGE;
 pub use tally::Tally;

@@ -20,13 +20,17 @@ use pingora::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::held_writes::HeldWrites;
+
 /// Size of the hold-back buffer, in bytes. Heads are a few hundred bytes.
 const BUFFER_SIZE: usize = 16 * 1024;
+/// Size of that buffer that a connection keeps when nothing is held, in bytes.
+const KEPT: usize = 1024;
 
 /// Upstream connection that sends a head and the body behind it in one write.
 pub(in crate::proxy) struct CoalescingStream {
     inner: Stream,
-    buffered: Vec<u8>,
+    buffered: HeldWrites,
     corked: AtomicBool,
     last_read: AtomicUsize,
     response_started: AtomicBool,
@@ -40,7 +44,7 @@ impl CoalescingStream {
         }
         let corked = CoalescingStream {
             inner: stream,
-            buffered: Vec::new(),
+            buffered: HeldWrites::default(),
             corked: AtomicBool::new(false),
             last_read: AtomicUsize::new(0),
             response_started: AtomicBool::new(false),
@@ -75,27 +79,12 @@ impl CoalescingStream {
         self.response_started.load(Ordering::Relaxed)
     }
 
-    /// Writes the held bytes, with `more` behind them in one call if possible. Returns how many bytes of `more` were
-    /// written.
-    fn poll_release(&mut self, cx: &mut Context<'_>, more: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
-            let held = self.buffered.len();
-            if held == 0 {
-                return Poll::Ready(Ok(0));
-            }
-            let slices = [IoSlice::new(&self.buffered), IoSlice::new(more)];
-            let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(cx, &slices))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            if written >= held {
-                self.buffered.clear();
-                // An idle connection keeps its buffer, which would stay as large as the largest head.
-                self.buffered.shrink_to(1024);
-                return Poll::Ready(Ok(written - held));
-            }
-            self.buffered.drain(..written);
-        }
+    /// Writes the held bytes.
+    fn poll_release(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let written = ready!(self.buffered.poll_release(&mut self.inner, cx, &[]));
+        // An idle connection keeps its buffer, which would stay as large as the largest head.
+        self.buffered.shrink(KEPT);
+        Poll::Ready(written.map(drop))
     }
 }
 
@@ -119,28 +108,27 @@ impl AsyncRead for CoalescingStream {
 impl AsyncWrite for CoalescingStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         if self.corked.load(Ordering::Relaxed) && self.buffered.len() + buf.len() <= BUFFER_SIZE {
-            self.buffered.extend_from_slice(buf);
+            self.buffered.push(buf);
             return Poll::Ready(Ok(buf.len()));
         }
-        match ready!(self.poll_release(cx, buf))? {
-            // Nothing of `buf` is written yet. Returning 0 would look like a connection that accepts no more bytes.
-            0 => Pin::new(&mut self.inner).poll_write(cx, buf),
-            written => Poll::Ready(Ok(written)),
-        }
+        let this = &mut *self;
+        let written = this.buffered.poll_write(&mut this.inner, cx, buf);
+        this.buffered.shrink(KEPT);
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.corked.load(Ordering::Relaxed) {
             return Poll::Ready(Ok(()));
         }
-        ready!(self.poll_release(cx, &[]))?;
+        ready!(self.poll_release(cx))?;
         Pin::new(&mut self.inner).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // No body follows before a close: bytes that were written before it must still be sent.
         self.uncork();
-        ready!(self.poll_release(cx, &[]))?;
+        ready!(self.poll_release(cx))?;
         Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 
@@ -167,7 +155,7 @@ impl Shutdown for CoalescingStream {
     async fn shutdown(&mut self) {
         self.uncork();
         // The connection is closed either way, so an error changes nothing.
-        let _ = std::future::poll_fn(|cx| self.poll_release(cx, &[])).await;
+        let _ = std::future::poll_fn(|cx| self.poll_release(cx)).await;
         Shutdown::shutdown(&mut *self.inner).await;
     }
 }

@@ -7,8 +7,8 @@
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use pingora::connectors::ConnectorOptions;
 use pingora::connectors::http::v2;
-use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::protocols::http::client::HttpSession;
 use pingora::protocols::http::v1::client::HttpSession as Http1Session;
 use pingora::protocols::{ALPN, Stream};
@@ -22,8 +22,8 @@ use super::provider_socket::pool::SocketPool;
 
 /// Upstream connections of the process.
 pub(in crate::proxy) struct Connections {
-    transport: TransportConnector,
     http1: Pool,
+    /// Its transport opens the connections of HTTP/1 too: another one would read and hold all root certificates again.
     http2: v2::Connector,
     sockets: SocketPool,
     idle: Duration,
@@ -36,7 +36,6 @@ impl Connections {
         Connections {
             http1,
             sockets: SocketPool::new(options.keepalive_pool_size),
-            transport: TransportConnector::new(Some(options.clone())),
             http2: v2::Connector::new(Some(options)),
             idle,
         }
@@ -69,7 +68,7 @@ impl Connections {
             // ALPN may still choose HTTP/1.1.
             return self.http2.new_http_session(peer).await;
         }
-        let stream = CoalescingStream::wrap(self.transport.new_stream(peer).await?);
+        let stream = CoalescingStream::wrap(self.http2.transport().new_stream(peer).await?);
         Ok(HttpSession::H1(Http1Session::new_with_options(stream, peer)))
     }
 
@@ -80,7 +79,7 @@ impl Connections {
         within: Duration,
     ) -> pingora::Result<Stream> {
         let peer = &*peer.with_connect_timeout(within);
-        self.transport.new_stream(&peer.with_http1()).await
+        self.http2.transport().new_stream(&peer.with_http1()).await
     }
 
     /// Returns the idle WebSockets.

@@ -1,9 +1,11 @@
 //! Header time-out and corking: a downstream connection that bounds the time of a request head, checks the framing of
-//! chunked bodies, and coalesces writes that belong together.
+//! chunked bodies, and coalesces writes that belong together. It has buffers only while a request needs them: most
+//! connections of clients are idle most of the time.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,9 +24,12 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
 use super::chunks::{Chunks, Misframed};
+use super::held_writes::HeldWrites;
 
-/// Size of the first read, in bytes: enough for most heads, often with their body.
-const FIRST_READ: usize = 3 * 1024;
+/// Size of the first read of a head, in bytes: enough for most heads, often with their body.
+const FIRST_READ: usize = 4 * 1024;
+/// Maximum size of the held writes, in bytes: a head and a typical JSON response leave in one write.
+const WRITE_BUFFER: usize = 3 * 1024;
 
 /// Connection preface of HTTP/2 (RFC 9113, section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -44,6 +49,8 @@ pub(in crate::proxy) struct HeaderTimeoutStream {
     chunks: Option<Box<Chunks>>,
     /// Bytes that were read to detect the protocol, to be read again.
     prefetched: BytesMut,
+    /// Written bytes that wait for a flush.
+    held: HeldWrites,
 }
 
 impl HeaderTimeoutStream {
@@ -57,6 +64,7 @@ impl HeaderTimeoutStream {
             head_started: false,
             chunks: None,
             prefetched: BytesMut::new(),
+            held: HeldWrites::default(),
         }
     }
 
@@ -79,11 +87,11 @@ impl HeaderTimeoutStream {
             None if self.inner.get_ssl_digest().is_some() => return Ok(false),
             None => false,
         };
-        let mut first = BytesMut::with_capacity(FIRST_READ);
+        let mut first = BytesMut::new();
         // Stop at the first byte that differs: the shortest HTTP/1 head is shorter than the preface, and waiting for
         // all of it would block that client.
         while H2_PREFACE.starts_with(&first) {
-            if !matches!(self.read_buf(&mut first).await, Ok(1..)) {
+            if !matches!(self.read_first(&mut first).await, Ok(1..)) {
                 break;
             }
             if first.starts_with(H2_PREFACE) {
@@ -93,6 +101,19 @@ impl HeaderTimeoutStream {
         }
         self.prefetched = first;
         if agreed { Err(io::ErrorKind::InvalidData.into()) } else { Ok(false) }
+    }
+
+    /// Appends what can be read to `buf`, at most [`FIRST_READ`] bytes, and returns their number. Unlike `read_buf`, it
+    /// needs no room in `buf` while it waits.
+    pub(in crate::proxy) async fn read_first(&mut self, buf: &mut BytesMut) -> io::Result<usize> {
+        poll_fn(|cx| {
+            let mut room = [const { MaybeUninit::uninit() }; FIRST_READ];
+            let mut read = ReadBuf::uninit(&mut room);
+            ready!(Pin::new(&mut *self).poll_read(cx, &mut read))?;
+            buf.extend_from_slice(read.filled());
+            Poll::Ready(Ok(read.filled().len()))
+        })
+        .await
     }
 
     /// Takes the bytes that were read to detect the protocol.
@@ -105,6 +126,7 @@ impl HeaderTimeoutStream {
         self.await_head();
         self.head_started |= begun;
         self.chunks = None;
+        self.held.shrink(0);
     }
 
     /// Checks the framing of a chunked body from here on; `first` is the part of it that arrived with the head.
@@ -137,6 +159,11 @@ impl HeaderTimeoutStream {
     /// Treats the next bytes as a head.
     pub(in crate::proxy) fn await_head(&self) {
         self.in_head.store(true, Ordering::Relaxed);
+    }
+
+    /// Writes the held bytes.
+    fn poll_release(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        self.held.poll_release(&mut self.inner, cx, &[]).map_ok(drop)
     }
 
     /// Applies the header time-out to a read of a head.
@@ -200,17 +227,24 @@ impl AsyncRead for HeaderTimeoutStream {
 
 impl AsyncWrite for HeaderTimeoutStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, buf)
+        if self.held.len() + buf.len() <= WRITE_BUFFER {
+            self.held.push(buf);
+            return Poll::Ready(Ok(buf.len()));
+        }
+        let this = &mut *self;
+        this.held.poll_write(&mut this.inner, cx, buf)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
         if self.corked.load(Ordering::Relaxed) {
             return Poll::Ready(Ok(()));
         }
+        ready!(self.poll_release(cx))?;
         Pin::new(&mut self.inner).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_release(cx))?;
         Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 
@@ -219,6 +253,17 @@ impl AsyncWrite for HeaderTimeoutStream {
         cx: &mut TaskContext<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let length: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if self.held.len() + length <= WRITE_BUFFER {
+            bufs.iter().for_each(|buf| self.held.push(buf));
+            return Poll::Ready(Ok(length));
+        }
+        if !self.held.is_empty() {
+            // A partial write is permitted, and this one keeps the order behind the held bytes.
+            let first = bufs.iter().find(|buf| !buf.is_empty()).map_or(&[][..], |buf| buf);
+            let this = &mut *self;
+            return this.held.poll_write(&mut this.inner, cx, first);
+        }
         Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
     }
 
@@ -230,6 +275,8 @@ impl AsyncWrite for HeaderTimeoutStream {
 #[async_trait]
 impl CloseStream for HeaderTimeoutStream {
     async fn shutdown(&mut self) {
+        // The connection is closed either way, so an error changes nothing.
+        let _ = poll_fn(|cx| self.poll_release(cx)).await;
         CloseStream::shutdown(&mut *self.inner).await;
     }
 }

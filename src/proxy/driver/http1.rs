@@ -21,7 +21,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::head::{HeadFault, HeadScan};
 use super::header_timeout::HeaderTimeoutStream;
-use super::hooks::{ExchangeHooks, HookFuture};
+use super::hooks::{ExchangeHooks, HookFuture, Upgrade};
 use super::shutdown::DrainGuard;
 use crate::error::{ApiError, ErrorKind};
 
@@ -36,7 +36,7 @@ const BROKEN: Duration = Duration::from_secs(2);
 const LINGER: Duration = Duration::from_millis(500);
 const LINGER_BYTES: usize = 4 << 20;
 
-/// Read buffer for a head, in bytes: enough for most heads, often with their body.
+/// Room for each further read of a head that did not arrive whole, in bytes.
 const ROOM: usize = 4 * 1024;
 
 /// Future that resolves when the process begins to drain; polled between requests.
@@ -69,30 +69,9 @@ pub(in crate::proxy) async fn serve<P: ExchangeHooks>(
                 return None;
             }
         }
-        let mut session = Session::new_h1_with_modules(stream as Stream, proxy.modules());
-        session.set_keepalive(Some(settings.keepalive.as_secs().max(1)));
-        // A pipelining client sends the next head before this response ends. Its bytes must not be lost.
-        session.set_pipelining_enabled(true);
-        session.set_pipelined_prefix(buf);
-        let parsed = parse_head(proxy, &mut session);
-        if !unless_draining(parsed, draining.as_mut(), fresh.is_some()).await {
-            return None;
-        }
-        let (reusable, upgrade) = {
-            let mut ctx = proxy.new_ctx();
-            // From here on the context delays the shutdown in place of the drain guard.
-            drop(fresh.take());
-            let reusable = handle_request(proxy, &mut session, &mut ctx).await;
-            (reusable, proxy.take_upgrade(&mut ctx))
-        };
-        if !reusable {
-            return None;
-        }
-        // Also reads the rest of the request body, whose bytes would be taken for the next head.
-        let Ok(Some(reusable)) = session.downstream_session.finish().await else { return None };
-        let (stream, rest) = reusable.into_parts();
-        let Ok(stream) = stream.into_any().downcast::<HeaderTimeoutStream>() else { return None };
-        let rest = rest.unwrap_or_default();
+        // Boxed: a connection is idle most of the time, and would keep space for the state of a request.
+        let served = Box::pin(serve_request(proxy, stream, buf, draining.as_mut(), &mut fresh)).await;
+        let (stream, rest, upgrade) = served?;
         if let Some(upgrade) = upgrade {
             // The connection belongs to another protocol from here on.
             stream.head_complete();
@@ -102,6 +81,43 @@ pub(in crate::proxy) async fn serve<P: ExchangeHooks>(
         next = Some((stream, rest));
     }
     None
+}
+
+/// Connection after a request, the bytes behind the request that were read already, and what serves the connection from
+/// now on, if it was upgraded.
+type Served = (Box<HeaderTimeoutStream>, BytesMut, Option<Upgrade>);
+
+/// Serves the request whose head is in `buf`. `None` if the connection is closed or cannot be used for another one.
+async fn serve_request<P: ExchangeHooks>(
+    proxy: &P,
+    stream: Box<HeaderTimeoutStream>,
+    buf: BytesMut,
+    draining: Draining<'_>,
+    fresh: &mut Option<DrainGuard>,
+) -> Option<Served> {
+    let mut session = Session::new_h1_with_modules(stream as Stream, proxy.modules());
+    session.set_keepalive(Some(proxy.settings().keepalive.as_secs().max(1)));
+    // A pipelining client sends the next head before this response ends. Its bytes must not be lost.
+    session.set_pipelining_enabled(true);
+    session.set_pipelined_prefix(buf);
+    let parsed = parse_head(proxy, &mut session);
+    if !unless_draining(parsed, draining, fresh.is_some()).await {
+        return None;
+    }
+    let (reusable, upgrade) = {
+        let mut ctx = proxy.new_ctx();
+        // From here on the context delays the shutdown in place of the drain guard.
+        drop(fresh.take());
+        let reusable = handle_request(proxy, &mut session, &mut ctx).await;
+        (reusable, proxy.take_upgrade(&mut ctx))
+    };
+    if !reusable {
+        return None;
+    }
+    // Also reads the rest of the request body, whose bytes would be taken for the next head.
+    let (stream, rest) = session.downstream_session.finish().await.ok()??.into_parts();
+    let stream = stream.into_any().downcast::<HeaderTimeoutStream>().ok()?;
+    Some((stream, rest.unwrap_or_default(), upgrade))
 }
 
 /// Result of reading a request head.
@@ -182,16 +198,16 @@ async fn read_head(
             Ok(None) => {}
             Err(fault) => return Read::Broken(head_error(&fault)),
         }
-        buf.reserve(ROOM);
         let read = if buf.is_empty() {
             tokio::select! {
                 biased;
                 // First: a head that has arrived is not lost to the idle time-out of the same moment.
-                read = stream.read_buf(buf) => read,
+                read = stream.read_first(buf) => read,
                 () = idle.expired() => return Read::Nothing,
             }
         } else {
             // The stream applies `limits.header_timeout`.
+            buf.reserve(ROOM);
             stream.read_buf(buf).await
         };
         match read {

@@ -23,6 +23,7 @@ pub(in crate::proxy) mod exchange_timer;
 pub(in crate::proxy) mod fault;
 pub(in crate::proxy) mod head;
 pub(in crate::proxy) mod header_timeout;
+mod held_writes;
 pub(in crate::proxy) mod hooks;
 pub(in crate::proxy) mod http1;
 pub(in crate::proxy) mod idle_tracker;

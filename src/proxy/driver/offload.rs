@@ -105,7 +105,8 @@ pub(in crate::proxy) fn run_blocking_if_large<T>(length: usize, work: impl FnOnc
     if length < LARGE_BODY { work() } else { run_blocking(work) }
 }
 
-fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
+/// Does work that blocks, with the worker's other tasks moved to another thread.
+pub(in crate::proxy) fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
     // `block_in_place` panics on a single-threaded runtime.
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),

@@ -1,8 +1,21 @@
-//! Settings of the system allocator (glibc only).
+//! Settings of the system allocator, and the return of freed memory to the system (glibc only).
 //!
 //! A request body is read whole, in pieces, and freed after it was sent. By default glibc returns the top of its heap
 //! to the system whenever 128 KiB of it are free, and faults it in again, page by page, for the next body: with 5 MB
 //! bodies that was a tenth of all CPU time. These settings keep more free memory and serve larger blocks from the heap.
+//! What is free after a load has gone would then stay with the process for ever, so a background task returns it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::metrics::Metrics;
+
+/// Time between two returns of freed memory. Pages that are in use again a moment later cost a fault each, so not more
+/// often; a return takes a millisecond or two.
+const TRIM_INTERVAL: Duration = Duration::from_secs(30);
+/// Number of returns after the last sign of activity. They cover what is freed later than the last response: pooled
+/// connections to providers (`limits.pool_idle`), and states of idle connections.
+const TRIMS_WHEN_QUIET: u32 = 10;
 
 /// Configures the allocator. Must be called before the process starts other threads.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -22,3 +35,106 @@ pub(in crate::proxy) fn set_up() {
 /// Does nothing: other allocators need no settings.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(in crate::proxy) fn set_up() {}
+
+/// Returns freed memory to the system. Blocks for some milliseconds, and so does an allocation from the part of the heap
+/// that is being searched.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(unsafe_code, reason = "the allocator has no safe interface for this call")]
+pub(in crate::proxy) fn trim() {
+    // SAFETY: `malloc_trim` takes an integer, and releases only pages without allocated blocks.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// Does nothing: other allocators return memory by themselves.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub(in crate::proxy) fn trim() {}
+
+/// Returns freed memory to the system from time to time, until the process ends. Rests while nothing happens.
+pub(in crate::proxy) async fn trim_periodically(metrics: Arc<Metrics>) {
+    let mut activity = Activity::default();
+    let mut interval = tokio::time::interval(TRIM_INTERVAL);
+    loop {
+        interval.tick().await;
+        let signs = Signs {
+            finished: metrics.overhead.get_sample_count(),
+            in_flight: metrics.in_flight.get(),
+            connections: metrics.connections.get(),
+        };
+        if activity.is_recent(signs) {
+            // Not on a worker: the search of a large heap takes a while.
+            let _ = tokio::task::spawn_blocking(trim).await;
+        }
+    }
+}
+
+/// Values that change when the gateway does something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Signs {
+    /// Requests that have ended.
+    finished: u64,
+    in_flight: i64,
+    connections: i64,
+}
+
+/// Recent activity of the process.
+#[derive(Debug, Default)]
+struct Activity {
+    last: Signs,
+    quiet: u32,
+}
+
+impl Activity {
+    /// Returns whether something has happened since the last call or shortly before it.
+    fn is_recent(&mut self, now: Signs) -> bool {
+        self.quiet = if now == self.last { self.quiet.saturating_add(1) } else { 0 };
+        self.last = now;
+        self.quiet <= TRIMS_WHEN_QUIET
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn freed_memory_is_returned_during_activity_and_for_a_while_after_it() {
+        let mut activity = Activity::default();
+        let busy = Signs { finished: 10, in_flight: 1, connections: 1 };
+        assert!(activity.is_recent(busy));
+        for _ in 0..TRIMS_WHEN_QUIET {
+            assert!(activity.is_recent(busy));
+        }
+        assert!(!activity.is_recent(busy));
+        assert!(!activity.is_recent(busy));
+        assert!(activity.is_recent(Signs { connections: 0, ..busy }));
+        assert!(activity.is_recent(Signs { finished: 11, ..busy }));
+    }
+
+    /// Returns the resident memory in pages (the second field of proc_pid_statm(5)).
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn resident_pages() -> u64 {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        text.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[test]
+    fn trim_returns_the_memory_of_freed_blocks() {
+        const BLOCKS: usize = 20_000;
+        const SIZE: usize = 1_024;
+        set_up();
+        // Every block is written, and the last one stays, so that the heap cannot shrink from its end.
+        let mut blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; SIZE]).collect();
+        let last = blocks.pop();
+        drop(blocks);
+        let before = resident_pages();
+        trim();
+        let after = resident_pages();
+        // Half of it: other tests allocate meanwhile.
+        let returned = before.saturating_sub(after) * 4_096;
+        assert!(returned > (BLOCKS * SIZE / 2) as u64, "{returned} bytes were returned");
+        drop(last);
+    }
+}

@@ -44,9 +44,11 @@ use crate::proxy::Shutdown;
 use crate::proxy::client::check::Probes;
 use crate::proxy::credentials::renewer::CredentialRenewer;
 use crate::proxy::driver::dns;
+use crate::proxy::driver::offload::run_blocking;
 use crate::proxy::endpoints::task::poller::TaskPoller;
 use crate::supervise::Supervisor;
 use crate::telemetry::TelemetryError;
+use crate::tokens;
 use acceptor::Acceptor;
 use admin_thread::{AdminPort, AdminThread, ProcessControl};
 use listener_service::{ListenerHandle, ListenerService};
@@ -58,8 +60,9 @@ use telemetry::StartedTelemetry;
 use tls::TlsEndpoints;
 use upgrade::ReadySocket;
 
-/// Write buffer of a client connection, in bytes: a head and a typical JSON response leave in one write.
-const WRITE_BUFFER: usize = 3 * 1024;
+/// Write buffer of a TLS connection, in bytes: the records of a head and of a typical JSON response leave in one write.
+/// Plaintext has a buffer in `HeaderTimeoutStream`.
+const TLS_WRITE_BUFFER: usize = 3 * 1024;
 /// Read buffer of a TLS connection, in bytes: a TLS record has up to 16 KiB. Plaintext needs none, because heads and
 /// bodies are read into buffers of their own.
 const TLS_READ_BUFFER: usize = 16 * 1024;
@@ -227,6 +230,7 @@ impl Server {
     /// Returns [`ServeError`] if a listener or the admin port cannot be set up.
     pub fn run(self, started: Started) -> Result<(), ServeError> {
         memory::set_up();
+        tokens::set_blocking(|work| run_blocking(work));
         let conf = self.configuration();
         if !self.options.upgrade {
             self.check_ports()?;
@@ -331,6 +335,8 @@ impl Server {
             grace_period_seconds: Some((self.settings.drain + GRACE).as_secs()),
             graceful_shutdown_timeout_seconds: Some(1),
             upstream_keepalive_pool_size: 1,
+            // `HttpProxy` opens no connection to a provider, but would read all root certificates for it, twice.
+            ca_file: Some("/dev/null".to_owned()),
             ..ServerConf::default()
         }
     }
@@ -355,14 +361,13 @@ impl Server {
         service.threads = Some(conf.threads);
         let http = self.settings.http.iter().map(|http| &http.listen);
         for address in self.settings.listen.iter().chain(http) {
-            let listener =
-                ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::new(0, WRITE_BUFFER));
+            let listener = ListenerConfig::tcp(address.to_string()).l4_buffer(L4BufferSettings::unbuffered());
             service.add_listener(listener);
         }
         for tls in &self.settings.tls {
             // `Acceptor` makes the TLS handshake, so that it is counted and timed.
             let listener = ListenerConfig::tcp(tls.listen.to_string())
-                .l4_buffer(L4BufferSettings::new(TLS_READ_BUFFER, WRITE_BUFFER));
+                .l4_buffer(L4BufferSettings::new(TLS_READ_BUFFER, TLS_WRITE_BUFFER));
             service.add_listener(listener);
         }
         service

@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use super::admin_thread::AdminThread;
 use super::listener_service::ListenerHandle;
+use super::memory;
 use super::open::StoreAddress;
 use super::systemd::notify;
 use super::telemetry;
@@ -205,6 +206,7 @@ impl Signals {
             return ShutdownSignal::FastShutdown;
         }
         tokio::spawn(watchdog::serve(self.listeners.clone()));
+        tokio::spawn(memory::trim_periodically(self.metrics.clone()));
         let mut sweep = tokio::time::interval(SWEEP);
         let mut release = tokio::time::interval(VOCABULARY_IDLE);
         let (mut reload, mut once_more) = (BackgroundTask(None), false);
@@ -249,6 +251,7 @@ impl Signals {
                 _ = sweep.tick() => self.retired.sweep(),
                 _ = release.tick() => if tokens::release_unused() > 0 {
                     tracing::debug!("unused tokenizer vocabularies were released");
+                    tokio::task::spawn_blocking(memory::trim);
                 },
             }
         }

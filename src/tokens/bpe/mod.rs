@@ -15,5 +15,5 @@ mod vocabulary;
 #[cfg(test)]
 mod tests;
 
-pub(super) use vocabulary::Vocabulary;
-pub(super) use vocabulary::release_unused;
+pub use vocabulary::{RunBlocking, set_blocking};
+pub(super) use vocabulary::{Vocabulary, release_unused};

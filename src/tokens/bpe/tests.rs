@@ -1,8 +1,10 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bpe_openai::Tokenizer;
 use proptest::prelude::*;
 
 use super::pretokenizer::{SplitPattern, TextPieces};
-use super::vocabulary::{Vocabulary, release_unused};
+use super::vocabulary::{Vocabulary, release_unused, set_blocking};
 
 /// Another implementation of the same vocabulary and patterns.
 fn reference(vocabulary: Vocabulary) -> &'static Tokenizer {
@@ -115,6 +117,21 @@ fn vocabulary_is_released_when_unused_and_loaded_again() {
     }
     assert_eq!(encoder.count("Hello world"), 2);
     assert_eq!(Vocabulary::Cl100k.encoder().decode(&[9_906, 1_917]).unwrap(), "Hello world");
+}
+
+#[test]
+fn vocabulary_is_waited_for_where_the_caller_may_block() {
+    static WAITS: AtomicUsize = AtomicUsize::new(0);
+    set_blocking(|wait| {
+        WAITS.fetch_add(1, Ordering::Relaxed);
+        wait();
+    });
+    // Other tests may load it again between the two lines, which is a wait too.
+    while Vocabulary::Cl100k.is_loaded() && WAITS.load(Ordering::Relaxed) == 0 {
+        release_unused();
+    }
+    assert_eq!(Vocabulary::Cl100k.encoder().count("Hello world"), 2);
+    assert!(WAITS.load(Ordering::Relaxed) > 0);
 }
 
 /// Characters of all classes, often enough beside each other.

@@ -1,7 +1,7 @@
 //! Vocabularies: compressed in the binary, loaded when they are needed, released when they are not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::encoder::BpeEncoder;
 use super::pretokenizer::SplitPattern;
@@ -13,6 +13,19 @@ pub(in crate::tokens) enum Vocabulary {
     O200k,
     /// GPT-4, GPT-3.5 and the third-generation embedding models.
     Cl100k,
+}
+
+/// Runs work that blocks its thread for some 20 ms. See [`set_blocking`].
+pub type RunBlocking = fn(work: &mut dyn FnMut());
+
+static RUN_BLOCKING: OnceLock<RunBlocking> = OnceLock::new();
+
+/// Sets the function in which vocabularies are loaded and waited for, once for the process. A program with an asynchronous
+/// runtime moves the other tasks of the calling worker to another thread in it, so that the thread is the load's own.
+/// Without one, the caller just waits.
+pub fn set_blocking(run: RunBlocking) {
+    // A second server in the process sets the same function.
+    let _ = RUN_BLOCKING.set(run);
 }
 
 /// A vocabulary's place in memory.
@@ -67,10 +80,20 @@ impl Vocabulary {
             return Arc::clone(encoder);
         }
         drop(loaded);
+        let mut encoder = None;
+        let mut wait = || encoder = Some(self.wait_for_encoder());
+        match RUN_BLOCKING.get() {
+            Some(run) => run(&mut wait),
+            None => wait(),
+        }
+        // `None` only if the function above did not run the work.
+        encoder.unwrap_or_else(|| self.wait_for_encoder())
+    }
+
+    fn wait_for_encoder(self) -> Arc<BpeEncoder> {
         // Others that need it wait here: they would do the same work.
-        let mut loaded = slot.loaded.write().unwrap_or_else(PoisonError::into_inner);
-        let encoder = loaded.get_or_insert_with(|| Arc::new(self.load()));
-        Arc::clone(encoder)
+        let mut loaded = self.slot().loaded.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(loaded.get_or_insert_with(|| Arc::new(self.load())))
     }
 
     /// Returns whether the vocabulary is loaded.
