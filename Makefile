@@ -18,7 +18,7 @@ GATEWAY_CLIENTS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/model-gateway/clients
 export GATEWAY_CLIENTS
 
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test check golden fuzz loom miri bench sdks clients dashboards rules sbom release package install
+.PHONY: help deps demo test check golden fuzz loom miri miri-setup bench sdks clients dashboards rules sbom release package install
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,11 +53,16 @@ loom: ## Model-check the lock-free code in every order in which its threads can 
 # are replaced by plain Rust there: they are unsafe only in that the processor must have them, and tests compare each with
 # the plain code. The other place (src/proxy/server/memory.rs) is a call of the C library, which Miri cannot make.
 # Generated tests would take minutes, so the plain ones are named.
-miri: ## Run the tests of the unsafe code under Miri (rustup component add --toolchain nightly miri rust-src)
+miri: miri-setup ## Run the tests of the unsafe code under Miri (rustup component add --toolchain nightly miri rust-src)
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked --no-default-features --lib \
 	  --target-dir $(TARGET)/miri -- json::block::tests::block_of json::document::tests::document_ranges_are \
 	  json::document::tests::document_that json::frame_template json::wanted_members \
 	  json::tests::scanner_finds json::tests::cursor_walks json::tests::string_escapes
+
+# The folder of its temporary files is ours: in a shared one, any Cargo.toml above them would be taken for a workspace's.
+miri-setup: ## Build the standard library that Miri runs the tests with
+	mkdir -p $(TARGET)/miri/tmp
+	TMPDIR=$(abspath $(TARGET))/miri/tmp RUST_BACKTRACE=0 $(CARGO) +nightly miri setup
 
 bench: deps ## Run the micro-benchmarks
 	$(CARGO) bench --locked --no-default-features --bench frames --bench translate -- $(ARGS)
