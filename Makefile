@@ -51,7 +51,8 @@ loom: ## Model-check the lock-free code in every order in which its threads can 
 
 # The unsafe code under Miri is the conversion of checked bytes to text (src/json/document.rs). The vectors of src/json/block
 # are replaced by plain Rust there: they are unsafe only in that the processor must have them, and tests compare each with
-# the plain code. The other place (src/proxy/server/memory.rs) is a call of the C library, which Miri cannot make.
+# the plain code. The other places (memory.rs and program_pages.rs of src/proxy/server) are calls of the C library, which Miri
+# cannot make.
 # Generated tests would take minutes, so the plain ones are named.
 miri: miri-setup ## Run the tests of the unsafe code under Miri (rustup component add --toolchain nightly miri rust-src)
 	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked --no-default-features --lib \

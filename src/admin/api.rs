@@ -110,7 +110,7 @@ impl AdminApi {
             parts.control.set_drained(&provider, &model, true);
         }
         let is_shared = matches!(parts.settings.store, StoreSettings::Valkey(_));
-        AdminApi {
+        let api = AdminApi {
             drained,
             identity: GatewayIdentity::of(state, is_shared),
             ledger: Arc::new(LedgerPool::new(parts.control.clone())),
@@ -129,7 +129,16 @@ impl AdminApi {
             operations: Semaphore::new(OPERATIONS),
             streams: Arc::new(Semaphore::new(STREAMS)),
             exports: Arc::new(Semaphore::new(EXPORTS)),
-        }
+        };
+        api.show_certificate();
+        api
+    }
+
+    /// Shows the end of the certificate in the metrics.
+    fn show_certificate(&self) {
+        let Some(tls) = &self.tls else { return };
+        let listen = self.settings.admin.to_string();
+        self.metrics.certificate_not_after.with_label_values(&[&listen]).set(tls.not_after());
     }
 
     /// Returns the running gateway.
@@ -218,6 +227,7 @@ impl AdminApi {
         if let Some(Err(error)) = self.tls.as_ref().map(|tls| tls.reload()) {
             report.merge(Report::of_file(&error.path, error.reason));
         }
+        self.show_certificate();
         report.into_result()
     }
 

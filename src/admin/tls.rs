@@ -31,7 +31,14 @@ pub struct AdminTlsError {
 #[derive(Debug)]
 pub struct AdminTls {
     settings: AdminTlsSettings,
-    current: RwLock<Arc<ServerConfig>>,
+    current: RwLock<Loaded>,
+}
+
+/// Certificate as it was read.
+#[derive(Debug)]
+struct Loaded {
+    config: Arc<ServerConfig>,
+    not_after: i64,
 }
 
 impl AdminTls {
@@ -53,14 +60,25 @@ impl AdminTls {
         Ok(())
     }
 
+    /// Returns the end of the validity of the certificate in effect, in Unix seconds.
+    pub(super) fn not_after(&self) -> i64 {
+        self.current.read().not_after
+    }
+
     /// Makes the handshake of a connection. `None` if it fails or takes too long.
     pub(super) async fn accept(&self, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
-        let acceptor = TlsAcceptor::from(self.current.read().clone());
+        let acceptor = TlsAcceptor::from(self.current.read().config.clone());
         tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await.ok()?.ok()
     }
 }
 
-fn read(settings: &AdminTlsSettings) -> Result<Arc<ServerConfig>, AdminTlsError> {
+/// Returns the end of the validity of a certificate, in Unix seconds. `None` if it cannot be parsed.
+pub fn certificate_end(certificate: &CertificateDer<'_>) -> Option<i64> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(parsed.validity().not_after.timestamp())
+}
+
+fn read(settings: &AdminTlsSettings) -> Result<Loaded, AdminTlsError> {
     fn wrong(path: &Path, reason: impl ToString) -> AdminTlsError {
         AdminTlsError { path: path.to_owned(), reason: reason.to_string() }
     }
@@ -68,6 +86,8 @@ fn read(settings: &AdminTlsSettings) -> Result<Arc<ServerConfig>, AdminTlsError>
     let text = |path: &Path| config::read_tls_file(path).map_err(|reason| wrong(path, reason));
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text(cert)?).collect();
     let chain = chain.map_err(|error| wrong(cert, error))?;
+    let not_after = chain.first().and_then(|leaf| certificate_end(leaf));
+    let not_after = not_after.ok_or_else(|| wrong(cert, "no valid certificate"))?;
     let private = PrivateKeyDer::from_pem_slice(&text(key)?).map_err(|error| wrong(key, error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -75,5 +95,5 @@ fn read(settings: &AdminTlsSettings) -> Result<Arc<ServerConfig>, AdminTlsError>
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private))
         .map_err(|error| wrong(cert, error))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(Loaded { config: Arc::new(config), not_after })
 }

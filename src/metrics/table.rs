@@ -142,7 +142,7 @@ table! {
          missing, malformed, timeout).";
     /// Expiry of certificates.
     CERTIFICATE_NOT_AFTER = "gateway_tls_certificate_not_after_timestamp_seconds" MetricType::Gauge, &["listen"],
-        "End of the validity of a TLS listener's certificate, in Unix seconds.";
+        "End of the validity of the certificate of a TLS listener or of the admin port, in Unix seconds.";
     /// Renewals of certificates.
     CERTIFICATE_RELOADS = "gateway_tls_certificate_reloads_total" MetricType::Counter, &["result"],
         "Certificates of TLS listeners that were found changed or invalid in a reload, by result (applied, refused).";

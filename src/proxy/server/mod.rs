@@ -9,6 +9,7 @@ pub(in crate::proxy) mod listeners;
 pub(in crate::proxy) mod memory;
 pub(in crate::proxy) mod open;
 pub(in crate::proxy) mod playground;
+pub(in crate::proxy) mod program_pages;
 pub(in crate::proxy) mod proxy_header;
 pub(in crate::proxy) mod roots;
 pub(in crate::proxy) mod signals;

@@ -23,6 +23,7 @@ use super::admin_thread::AdminThread;
 use super::listener_service::ListenerHandle;
 use super::memory;
 use super::open::StoreAddress;
+use super::program_pages;
 use super::systemd::notify;
 use super::telemetry;
 use super::tls::TlsEndpoints;
@@ -207,6 +208,7 @@ impl Signals {
         }
         tokio::spawn(watchdog::serve(self.listeners.clone()));
         tokio::spawn(memory::trim_periodically(self.metrics.clone()));
+        tokio::task::spawn_blocking(program_pages::release);
         let mut sweep = tokio::time::interval(SWEEP);
         let mut release = tokio::time::interval(VOCABULARY_IDLE);
         let (mut reload, mut once_more) = (BackgroundTask(None), false);

@@ -23,6 +23,7 @@ use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyD
 use sha2::{Digest as _, Sha256};
 
 use super::client_certificate::ReadIdentity;
+use crate::admin::certificate_end;
 use crate::config::{ClientCertificates, TlsListener, read_tls_file};
 use crate::metrics::Metrics;
 
@@ -172,7 +173,7 @@ fn load(listener: &TlsListener) -> Result<LoadedCertificate, String> {
     let chain = certificates(&listener.cert, &read(&listener.cert)?)?;
     let key = PrivateKeyDer::from_pem_slice(&read(&listener.key)?);
     let key = key.map_err(|error| format!("{}: {error}", listener.key.display()))?;
-    let not_after = chain.first().and_then(|leaf| not_after(leaf));
+    let not_after = chain.first().and_then(|leaf| certificate_end(leaf));
     let not_after = not_after.ok_or_else(|| format!("{}: no valid certificate", listener.cert.display()))?;
     let verifier = match &listener.clients {
         None => None,
@@ -236,10 +237,4 @@ fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
     let all = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
     let all = all.map_err(|error| format!("{}: {error}", path.display()))?;
     if all.is_empty() { Err(format!("{}: no certificate", path.display())) } else { Ok(all) }
-}
-
-/// Returns the end of a certificate's validity, in Unix seconds. `None` if it cannot be parsed.
-fn not_after(certificate: &CertificateDer<'_>) -> Option<i64> {
-    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
-    Some(parsed.validity().not_after.timestamp())
 }

@@ -193,6 +193,12 @@ async fn admin_port_has_tls_and_reads_its_certificate_again() {
         }
     })
     .await;
+    let (_, pem) = x509_parser::pem::parse_x509_pem(identity.chain.as_bytes()).unwrap();
+    let end = pem.parse_x509().unwrap().validity().not_after.timestamp();
+    let name = "gateway_tls_certificate_not_after_timestamp_seconds";
+    let metrics = over_tls(&gateway, &second, &request("GET", "/metrics", &[("connection", "close")])).await;
+    let line = format!("{name}{{listen=\"{}\"}} {end}", gateway.admin);
+    assert!(metrics.unwrap().text().contains(&line), "{line}");
     // A key that does not belong to it is refused, and the certificate stays.
     gateway.replace("admin.key", &first.identity(&["localhost"]).key);
     gateway.signal(nix::sys::signal::Signal::SIGHUP);
