@@ -180,3 +180,27 @@ async fn tls_handshake_failures_are_counted_and_plaintext_stays_plaintext() {
     .await;
     assert_eq!(gateway.ask(Form::Chat.request(false)).await.status(), 200);
 }
+
+#[tokio::test]
+async fn connection_that_is_closed_without_a_byte_is_no_failed_handshake() {
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let (_, setup) = tls_gateway(&upstream, "");
+    let gateway = Gateway::start(&setup).await;
+    let name = "gateway_tls_handshakes_failed_total";
+    let before = gateway.metrics().await.sum(name, &[]);
+    // Balancers ask in this way whether a port is open; some end the connection with a reset.
+    for probe in 0..40 {
+        let socket = soon(TcpStream::connect(gateway.tls)).await.unwrap();
+        if probe % 2 == 0 {
+            socket.set_zero_linger().unwrap();
+        }
+        drop(socket);
+    }
+    // A first byte makes it a handshake, and this one comes after all of them.
+    let mut client = Client::over(soon(TcpStream::connect(gateway.tls)).await.unwrap());
+    client.send(b"\x16").await;
+    drop(client);
+    gateway.wait_for_metric(name, &[("reason", "failed")], before + 1.0).await;
+    gateway.wait_for_metric("gateway_connections", &[], 0.0).await;
+    assert_eq!(gateway.metrics().await.sum(name, &[]), before + 1.0);
+}

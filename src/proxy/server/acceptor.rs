@@ -169,7 +169,7 @@ impl Acceptor {
     async fn encrypt(&self, endpoint: &TlsEndpoint, session: Stream) -> Option<Stream> {
         let made = tokio::time::timeout(self.limits.header_timeout, endpoint.handshake(session)).await;
         let reason = match made {
-            Ok(Ok(session)) => return Some(session),
+            Ok(Ok(session)) => return session,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "a TLS handshake failed");
                 "failed"

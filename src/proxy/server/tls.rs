@@ -21,11 +21,15 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use sha2::{Digest as _, Sha256};
+use tokio::io::AsyncReadExt as _;
 
 use super::client_certificate::ReadIdentity;
 use crate::admin::certificate_end;
 use crate::config::{ClientCertificates, TlsListener, read_tls_file};
 use crate::metrics::Metrics;
+
+/// Size of the first read of a connection, in bytes: that of most first messages of clients.
+const FIRST_READ: usize = 2_048;
 
 /// TLS listener with the certificate in effect.
 pub(in crate::proxy) struct TlsEndpoint {
@@ -63,15 +67,22 @@ impl TlsEndpoint {
         self.state.lock().clone()
     }
 
-    /// Makes the handshake of a connection, with the certificate in effect.
+    /// Makes the handshake of a connection, with the certificate in effect. `None` if the client ended the connection
+    /// before its first byte, as balancers do that only want to know whether the port is open.
     ///
     /// # Errors
     /// Returns an error if the handshake fails.
-    pub(in crate::proxy) async fn handshake(&self, stream: Stream) -> pingora::Result<Stream> {
+    pub(in crate::proxy) async fn handshake(&self, stream: Stream) -> pingora::Result<Option<Stream>> {
         let stream = stream.into_any().downcast::<TcpStream>();
-        let stream = stream.map_err(|_| pingora::Error::new(pingora::ErrorType::InternalError))?;
+        let mut stream = stream.map_err(|_| pingora::Error::new(pingora::ErrorType::InternalError))?;
+        let mut first = Vec::with_capacity(FIRST_READ);
+        if !matches!(stream.read_buf(&mut first).await, Ok(1..)) {
+            return Ok(None);
+        }
+        stream.rewind(&first);
+        drop(first);
         let acceptor = self.acceptor.load_full();
-        Ok(Box::new(acceptor.tls_handshake(*stream).await?))
+        Ok(Some(Box::new(acceptor.tls_handshake(*stream).await?)))
     }
 
     /// Reads the files again. Returns true if a new certificate is in effect. Connections keep the one they have.
