@@ -75,15 +75,22 @@ end
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
--- Leases of gateways without a recent transaction expire and can be spent again.
-local all = redis.call('HGETALL', ends)
-for i = 1, #all, 2 do
-  if all[i] ~= me and tonumber(string.match(all[i + 1], '^%d+')) <= now then
-    add('free', redis.call('HGET', leases, all[i]) or '0')
-    redis.call('HDEL', leases, all[i])
-    redis.call('HDEL', ends, all[i])
+-- Leases of gateways without a recent transaction expire and can be spent again: once a second, since the search takes as
+-- long as the account has gateways, and whenever a reservation needs them. The field '' has the time of the next search.
+local searched = false
+local function free_expired()
+  searched = true
+  local all = redis.call('HGETALL', ends)
+  for i = 1, #all, 2 do
+    if all[i] ~= me and all[i] ~= '' and tonumber(string.match(all[i + 1], '^%d+')) <= now then
+      add('free', redis.call('HGET', leases, all[i]) or '0')
+      redis.call('HDEL', leases, all[i])
+      redis.call('HDEL', ends, all[i])
+    end
   end
+  redis.call('HSET', ends, '', string.format('%.0f', now + 1000))
 end
+if tonumber(redis.call('HGET', ends, '') or '0') <= now then free_expired() end
 
 local before = redis.call('HGET', leases, me) or '0'
 if before ~= ARGV[4] then
@@ -102,7 +109,12 @@ at = at + 1
 if state == 'enabled' then
   for i = 1, needs do
     local need = ARGV[at + i]
-    if need == '0' or fits(need, redis.call('HGET', account, 'free') or '0') then
+    local fitting = need == '0' or fits(need, redis.call('HGET', account, 'free') or '0')
+    if not fitting and not searched then
+      free_expired()
+      fitting = fits(need, redis.call('HGET', account, 'free') or '0')
+    end
+    if fitting then
       take(need)
       if need ~= '0' then redis.call('HINCRBY', leases, me, need) end
       granted[i] = '1'
@@ -127,6 +139,8 @@ local lease = redis.call('HGET', leases, me) or '0'
 if lease == '0' then
   redis.call('HDEL', leases, me)
   redis.call('HDEL', ends, me)
+  -- Without a lease there is nothing to search.
+  if redis.call('HLEN', ends) <= 1 then redis.call('HDEL', ends, '') end
 else
   redis.call('HSET', ends, me, string.format('%.0f', now + tonumber(ARGV[2])) .. ':' .. ARGV[3])
 end

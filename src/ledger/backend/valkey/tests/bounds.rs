@@ -5,7 +5,7 @@ use crate::ledger::backend::valkey::OnOutage;
 use crate::ledger::wal::{DEFAULT_SEGMENT_LIMIT, Journal};
 use crate::ledger::worker::QUEUE;
 use crate::ledger::{Ledger, ReserveError, ReserveOutcome};
-use crate::store::tests::ledger::{id, open_account, record, reserve};
+use crate::store::tests::ledger::{id, open_account, record, reserve, settle};
 use crate::store::tests::{OnServer, TestBackend as _, wait};
 
 /// A stalled server does not grow the queue without limit, and requests whose client left are skipped.
@@ -50,6 +50,37 @@ fn close_returns_the_leases() {
     flush_ledger(&other);
     wait_until("the charges are shipped", || at(&place, "acme") == (990, 10, 2));
     assert_audit_passes(&place.server);
+}
+
+/// The search for leases of gateways that are gone is not a part of each transaction, but a reservation that needs them has
+/// them at once.
+#[test]
+fn leases_of_a_gateway_that_is_gone_are_found_when_they_are_needed() {
+    let Some(place) = OnServer::new() else { return };
+    let server = &place.server;
+    open_account(&open_admin(server), "acme", 1_000);
+    let leases_of_ended_gateway = |amount: u32, next_search: &str| {
+        server.ask(&format!("HINCRBY mg:{{a:acme}}:account free -{amount}"));
+        server.ask(&format!("HSET mg:{{a:acme}}:leases 00000000000000ff {amount}"));
+        server.ask("HSET mg:{a:acme}:ends 00000000000000ff 1:1");
+        server.ask(&format!("HSET mg:{{a:acme}}:ends \"\" {next_search}"));
+    };
+    // The next search is far away.
+    leases_of_ended_gateway(600, "9999999999999");
+    let ledger = place.cluster_ledger(OnOutage::Refuse);
+    drop(reserve(&ledger, "acme", 100).unwrap());
+    assert_eq!(server.ask("HEXISTS mg:{a:acme}:leases 00000000000000ff"), ":1\r\n");
+    drop(reserve(&ledger, "acme", 900).unwrap());
+    assert_eq!(server.ask("HEXISTS mg:{a:acme}:leases 00000000000000ff"), ":0\r\n");
+    // It is due: any transaction makes it.
+    leases_of_ended_gateway(50, "1");
+    wait_until("the search", || {
+        settle(&ledger, None, &record("acme", 1));
+        server.ask("HEXISTS mg:{a:acme}:leases 00000000000000ff") == ":0\r\n"
+    });
+    wait(ledger.close()).unwrap();
+    assert_eq!(server.ask("EXISTS mg:{a:acme}:ends"), ":0\r\n");
+    assert_audit_passes(server);
 }
 
 /// The limit is a number of entries, whatever the names of their owners.
