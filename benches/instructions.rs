@@ -268,7 +268,9 @@ fn translation_case(provider: Format, client: Format, arrival: Arrival, about: &
 fn main() -> ExitCode {
     let case = std::env::args().nth(1).unwrap_or_default();
     if let Some((provider, client, arrival, about)) = pair(&case) {
-        let Some(count) = translation_case(provider, client, arrival, &about) else { return ExitCode::FAILURE };
+        let Some(count) = translation_case(provider, client, arrival, &about) else {
+            return ExitCode::FAILURE;
+        };
         eprintln!("{count}");
         return ExitCode::SUCCESS;
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::push_escaped;
-use super::run::{backslash, characters, plain_run, single_run};
+use super::run::{backslashes, characters, plain_run, single_run};
 
 /// Inside of a JSON string, still escaped and without its quotes. It is copied from frame to frame without decoding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -49,12 +49,15 @@ impl<'a> JsonStr<'a> {
         if !escapes {
             return count as u64;
         }
-        let mut at = 0;
-        while let Some(escape) = bytes.get(at..).and_then(|rest| rest.get(backslash(rest)?..)) {
-            let length = escape_length(escape);
-            count = count.saturating_sub(length - 1);
-            at = bytes.len() - escape.len() + length;
-        }
+        let mut end = 0;
+        backslashes(bytes, |at| {
+            // The second backslash of an escape, and the second half of a surrogate pair, begin no escape.
+            if at >= end {
+                let length = escape_length(bytes.get(at..).unwrap_or_default());
+                count = count.saturating_sub(length - 1);
+                end = at + length;
+            }
+        });
         count as u64
     }
 

@@ -38,6 +38,9 @@ pub(super) enum EventType {
     Metadata,
 }
 
+/// Headers of the message of a content delta, byte for byte as Bedrock writes them.
+pub const DELTA_HEADERS: &[u8] = EventType::BlockDelta.headers();
+
 impl EventType {
     /// Returns the headers of a message with this event.
     const fn headers(self) -> &'static [u8] {
