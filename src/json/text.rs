@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::push_escaped;
-use super::run::{backslashes, characters, plain_run, single_run};
+use super::run::{characters, escaped_bytes, plain_run, single_run};
 
 /// Inside of a JSON string, still escaped and without its quotes. It is copied from frame to frame without decoding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -50,12 +50,15 @@ impl<'a> JsonStr<'a> {
             return count as u64;
         }
         let mut end = 0;
-        backslashes(bytes, |at| {
-            // The second backslash of an escape, and the second half of a surrogate pair, begin no escape.
-            if at >= end {
-                let length = escape_length(bytes.get(at..).unwrap_or_default());
+        escaped_bytes(bytes, |at| {
+            if bytes.get(at) != Some(&b'u') {
+                count = count.saturating_sub(1);
+            // The second half of a surrogate pair is no character of its own.
+            } else if at >= end {
+                let from = at.saturating_sub(1);
+                let length = escape_length(bytes.get(from..).unwrap_or_default());
                 count = count.saturating_sub(length - 1);
-                end = at + length;
+                end = from + length;
             }
         });
         count as u64

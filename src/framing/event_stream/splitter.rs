@@ -21,7 +21,8 @@ impl EventStreamSplitter {
     /// An invalid prelude is a frame of its own, and the last one: [`EventMessage::parse`](super::EventMessage::parse) returns its
     /// fault. The length in it is not trusted, so that no memory is reserved for it.
     pub fn next_boundary(&mut self, piece: &[u8], from: usize) -> Option<usize> {
-        if self.broken {
+        // Most pieces end where a message does, and are asked for another one.
+        if self.broken || from >= piece.len() {
             return None;
         }
         let mut at = from;
