@@ -23,7 +23,7 @@ impl MessageWriter {
     pub fn begin(headers: &[u8], out: &mut BytesMut) -> Self {
         let start = out.len();
         out.reserve(PRELUDE_LENGTH + headers.len());
-        out.put_bytes(0, PRELUDE_LENGTH);
+        out.put_slice(&[0; PRELUDE_LENGTH]);
         out.put_slice(headers);
         MessageWriter { start, headers: headers.len() }
     }
