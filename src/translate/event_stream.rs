@@ -13,6 +13,8 @@ use crate::json::push_escaped;
 ///
 /// # Errors
 /// Returns [`StreamError::Invalid`] if the bytes are no message, or one of an unknown type.
+// Apart from the code for arrays in its caller, which would have fewer registers.
+#[inline(never)]
 pub(super) fn data<'s>(frame: &[u8], scratch: &'s mut Vec<u8>) -> Result<Option<&'s [u8]>, StreamError> {
     message_data(&parse(frame)?, scratch)
 }
