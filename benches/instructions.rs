@@ -23,7 +23,7 @@ use model_gateway::translate::verbatim::{Arrival, Changes};
 use model_gateway::translate::{PromptCaching, Verbatim};
 use model_gateway::wire::request::{Body, BodyReader};
 use model_gateway::wire::{Api, Format};
-use translation::{Said, Script, requests};
+use translation::{Fill, Said, Script, requests};
 
 const CASES: [&str; 19] = [
     "chat",
@@ -194,26 +194,39 @@ fn with_a_long_system_prompt() -> Bytes {
 const TRANSLATED: [(&str, Said); 3] =
     [("", Said::Text), ("-reasoning", Said::Reasoning), ("-arguments", Said::Arguments)];
 
-/// Splits the name of a case into the pair of formats and the suffix.
-fn pair(case: &str) -> Option<(Format, Format, String)> {
+/// Suffix of a case of a pair whose frames have the same text in all formats, and its length in bytes.
+const SAME_TEXT: [(&str, usize); 2] = [("-word", 1), ("-sentence", 150)];
+
+/// Splits the name of a case into the pair of formats, the framing of the provider and the suffix. `bedrock` is Converse
+/// in its own framing; `converse` is the same events as server-sent ones, which counts the wire format alone.
+fn pair(case: &str) -> Option<(Format, Format, Arrival, String)> {
     translation::pairs().find_map(|(provider, client)| {
-        let about = case.strip_prefix(&format!("{provider}-to-{client}"))?;
-        Some((provider, client, about.to_owned()))
+        let bedrock = (provider == Format::Converse).then_some(("bedrock", Arrival::EventStream));
+        [(provider.name(), Arrival::Events)].into_iter().chain(bedrock).find_map(|(name, arrival)| {
+            let about = case.strip_prefix(&format!("{name}-to-{client}"))?;
+            Some((provider, client, arrival, about.to_owned()))
+        })
     })
 }
 
 /// Translates frames of one kind in the middle of a stream, one frame in each piece.
-fn translated(provider: Format, client: Format, said: Said) -> usize {
+fn translated(route: (Format, Format, Arrival), said: Said, fill: Option<Fill>) -> usize {
+    let (provider, client, arrival) = route;
     let mut script = Script::new(provider);
+    script.fill = fill.unwrap_or(script.fill);
     script.begin();
     script.open(said);
     let before = script.frames.len() + WARM;
     for n in 0..WARM + FRAMES {
         script.delta(said, n);
     }
-    let frames = translation::shared(&script.frames);
+    let framed = |frame: &String| match arrival {
+        Arrival::EventStream => translation::event_message(frame),
+        _ => frame.clone().into_bytes(),
+    };
+    let frames = translation::shared(&script.frames.iter().map(framed).collect::<Vec<_>>());
     let (warm, rest) = frames.split_at(before);
-    let mut exchange = translation::translated(provider, client);
+    let mut exchange = translation::translated_from(provider, client, arrival);
     for piece in warm {
         black_box(exchange.feed(piece.clone()).unwrap());
     }
@@ -237,20 +250,27 @@ fn translated_request(provider: Format, client: Format, caching: PromptCaching<'
     turns
 }
 
-fn translation_case(provider: Format, client: Format, about: &str) -> Option<usize> {
+fn translation_case(provider: Format, client: Format, arrival: Arrival, about: &str) -> Option<usize> {
+    let route = (provider, client, arrival);
+
     match about {
         "-request" => return Some(translated_request(provider, client, PromptCaching::default())),
         "-request-marked" => return Some(translated_request(provider, client, MARKS)),
         _ => {}
     }
+    if let Some((_, size)) = SAME_TEXT.into_iter().find(|(name, _)| *name == about) {
+        return Some(translated(route, Said::Text, Some(Fill::Text(size))));
+    }
     let (_, said) = TRANSLATED.into_iter().find(|(name, _)| *name == about)?;
-    Some(translated(provider, client, said))
+    Some(translated(route, said, None))
 }
 
 fn main() -> ExitCode {
     let case = std::env::args().nth(1).unwrap_or_default();
-    if let Some((provider, client, about)) = pair(&case) {
-        let Some(count) = translation_case(provider, client, &about) else { return ExitCode::FAILURE };
+    if let Some((provider, client, arrival, about)) = pair(&case) {
+        let Some(count) = translation_case(provider, client, arrival, &about) else {
+            return ExitCode::FAILURE;
+        };
         eprintln!("{count}");
         return ExitCode::SUCCESS;
     }
@@ -275,6 +295,9 @@ fn main() -> ExitCode {
                 println!("{provider}-to-{client}-request");
                 if provider == Format::Messages {
                     println!("{provider}-to-{client}-request-marked");
+                }
+                if provider == Format::Converse {
+                    println!("bedrock-to-{client}");
                 }
             }
             return ExitCode::SUCCESS;

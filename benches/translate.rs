@@ -21,7 +21,7 @@ use measure::{Subject, copy, criterion, print_summary};
 use model_gateway::translate::verbatim::Arrival;
 use model_gateway::wire::Format;
 use serde_json::{Value, json};
-use translation::{Said, requests};
+use translation::{Fill, Said, requests};
 
 const FRAMES: usize = 200;
 /// Size of a read from a busy connection, in bytes.
@@ -165,44 +165,61 @@ fn write(client: Format, said: Said, text: &str, number: usize, out: &mut Vec<u8
     out.extend_from_slice(b"\n\n");
 }
 
+/// Translates a stream that arrives in reads.
+fn pass_reads(provider: Format, client: Format, arrival: Arrival, reads: &[Bytes]) {
+    let mut exchange = translation::translated_from(provider, client, arrival);
+    for piece in reads {
+        black_box(exchange.feed(piece.clone()).unwrap());
+    }
+    black_box(exchange.finish().unwrap());
+}
+
+/// Texts of the frames that compare the framings: a token, and several that the provider sends at once.
+const SAME_TEXT: [(&str, usize); 2] = [("word", 1), ("sentence", 150)];
+
 /// Measures streams of Bedrock in their own framing, with its checksums. Returns a line for each client format: the
 /// cost of a frame, that of the other providers' frames to the same client on average, and the ratio.
-fn event_streams(criterion: &mut Criterion, costs: &[(Format, Format, f64)]) -> Vec<String> {
-    let texts = translation::text(Format::Converse, FRAMES);
-    let whole =
-        Bytes::from(texts.iter().flat_map(|frame| translation::event_message(frame)).collect::<Vec<u8>>());
-    let cut = |at: usize| whole.slice(at..whole.len().min(at + READ));
-    let reads: Vec<Bytes> = (0..whole.len()).step_by(READ).map(cut).collect();
-    let clients = Format::ALL.into_iter().filter(|client| *client != Format::Converse);
-    let mut line = |client: Format| {
-        let name = format!("bedrock-{client} text");
-        let mut subject = Subject::new(criterion, name, whole.len(), texts.len());
-        subject.case("reads", || {
-            let mut exchange = translation::translated_from(Format::Converse, client, Arrival::EventStream);
-            for piece in &reads {
-                black_box(exchange.feed(piece.clone()).unwrap());
+///
+/// The frames of all providers have the same text. The frames above have the same size: there, a frame of Bedrock has up
+/// to twenty times the text of one with a longer envelope, and the ratio would compare the lengths of texts.
+fn event_streams(criterion: &mut Criterion) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (kind, size) in SAME_TEXT {
+        for client in Format::ALL.into_iter().filter(|client| *client != Format::Converse) {
+            let mut costs = Vec::new();
+            for provider in Format::ALL.into_iter().filter(|provider| *provider != client) {
+                let texts = translation::filled_text(provider, FRAMES, Fill::Text(size));
+                let (name, arrival, whole) = match provider {
+                    Format::Converse => {
+                        let messages = texts.iter().flat_map(|frame| translation::event_message(frame));
+                        ("bedrock", Arrival::EventStream, messages.collect::<Vec<u8>>())
+                    }
+                    _ => (provider.name(), Arrival::Events, texts.concat().into_bytes()),
+                };
+                let whole = Bytes::from(whole);
+                let cut = |at: usize| whole.slice(at..whole.len().min(at + READ));
+                let reads: Vec<Bytes> = (0..whole.len()).step_by(READ).map(cut).collect();
+                let mut subject =
+                    Subject::new(criterion, format!("{name}-{client} {kind}"), whole.len(), texts.len());
+                subject.case("reads", || pass_reads(provider, client, arrival, &reads));
+                costs.extend(subject.nanoseconds("reads").map(|each| (provider, each)));
             }
-            black_box(exchange.finish().unwrap());
-        });
-        let of_others: Vec<f64> = costs
-            .iter()
-            .filter(|(provider, to, _)| *provider != Format::Converse && *to == client)
-            .map(|(_, _, each)| *each)
-            .collect();
-        let each = subject.nanoseconds("reads")?;
-        let others = of_others.iter().sum::<f64>() / of_others.len() as f64;
-        Some(format!(
-            "bedrock-{client}: {each:.0} ns a frame, others {others:.0} ns, ratio {:.2}",
-            each / others
-        ))
-    };
-    clients.filter_map(&mut line).collect()
+            let (bedrock, others): (Vec<_>, Vec<_>) =
+                costs.into_iter().partition(|(provider, _)| *provider == Format::Converse);
+            let Some((_, each)) = bedrock.first() else { continue };
+            let others = others.iter().map(|(_, each)| each).sum::<f64>() / others.len() as f64;
+            lines.push(format!(
+                "bedrock-{client} {kind}: {each:.0} ns a frame, others {others:.0} ns, ratio {:.2}",
+                each / others
+            ));
+        }
+    }
+    lines
 }
 
 fn main() {
     let mut criterion = criterion(100, 300);
     let mut summary = Vec::new();
-    let mut costs = Vec::new();
     let mut place = Vec::with_capacity(1 << 21);
     for (kind, make) in [("text", translation::text as fn(_, _) -> _), ("realistic", translation::realistic)]
     {
@@ -221,14 +238,9 @@ fn main() {
             subject.case("copy", || copy(&frames, &mut place));
             subject.case("trees", || pass_as_trees(provider, client, &frames, &mut place));
             summary.extend(subject.lines());
-            if kind == "text"
-                && let Some(each) = subject.nanoseconds("reads")
-            {
-                costs.push((provider, client, each));
-            }
         }
     }
-    let event_streams = event_streams(&mut criterion, &costs);
+    let event_streams = event_streams(&mut criterion);
     for (kind, make) in [("turns", requests::conversation as fn(_) -> _), ("image", requests::image)] {
         for (provider, client) in translation::pairs() {
             let body: String = make(client);

@@ -41,13 +41,23 @@ pub(crate) enum Said {
 /// Size of a frame, in bytes. Frames whose envelope is longer exceed it.
 const FRAME: usize = 250;
 
+/// Amount of text in a frame of text or reasoning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fill {
+    /// Text that fills the frame up to this size in bytes, so that all formats have the same bytes.
+    Frame(usize),
+    /// Text of at least this length in bytes, rounded up to whole words, so that all formats have the same text.
+    Text(usize),
+}
+
 /// Returns one piece for each text, all in one allocation, as they are after a read.
-pub(crate) fn shared(texts: &[String]) -> Vec<Bytes> {
-    let whole = Bytes::from(texts.concat());
+pub(crate) fn shared<T: AsRef<[u8]>>(texts: &[T]) -> Vec<Bytes> {
+    let whole = Bytes::from(texts.iter().flat_map(AsRef::as_ref).copied().collect::<Vec<u8>>());
     let mut from = 0;
-    let cut = |text: &String| {
-        let piece = whole.slice(from..from + text.len());
-        from += text.len();
+    let cut = |text: &T| {
+        let length = text.as_ref().len();
+        let piece = whole.slice(from..from + length);
+        from += length;
         piece
     };
     texts.iter().map(cut).collect()
@@ -132,7 +142,12 @@ pub(crate) fn realistic(format: Format, frames: usize) -> Vec<String> {
 
 /// Returns the frames of a response with text only.
 pub(crate) fn text(format: Format, frames: usize) -> Vec<String> {
-    let mut script = Script::new(format);
+    filled_text(format, frames, Fill::Frame(FRAME))
+}
+
+/// Returns the frames of a response with text only, with this amount of text in each.
+pub(crate) fn filled_text(format: Format, frames: usize, fill: Fill) -> Vec<String> {
+    let mut script = Script { fill, ..Script::new(format) };
     script.begin();
     script.block(Said::Text, frames);
     script.end("stop");
@@ -142,6 +157,7 @@ pub(crate) fn text(format: Format, frames: usize) -> Vec<String> {
 /// Writer of a response, frame by frame.
 pub(crate) struct Script {
     format: Format,
+    pub(crate) fill: Fill,
     /// Frames so far.
     pub(crate) frames: Vec<String>,
     /// Index of the next block.
@@ -155,7 +171,8 @@ pub(crate) struct Script {
 impl Script {
     /// Creates an empty response.
     pub(crate) fn new(format: Format) -> Self {
-        Script { format, frames: Vec::new(), block: 0, number: 0, held: String::new() }
+        let fill = Fill::Frame(FRAME);
+        Script { format, fill, frames: Vec::new(), block: 0, number: 0, held: String::new() }
     }
 
     /// Writes a block with this many frames.
@@ -233,10 +250,12 @@ impl Script {
             Said::Text | Said::Reasoning => word(n).to_owned(),
         };
         if said != Said::Arguments {
-            // Fill the frame with text up to its size.
-            let around = self.around(said, "").len();
+            let wanted = match self.fill {
+                Fill::Frame(size) => size.saturating_sub(self.around(said, "").len()),
+                Fill::Text(size) => size,
+            };
             let mut at = n;
-            while around + piece.len() < FRAME {
+            while piece.len() < wanted {
                 at += 1;
                 piece.push_str(word(at));
             }

@@ -68,3 +68,14 @@ pub fn element(frame: &[u8]) -> Option<&[u8]> {
     let rest = frame.get(start..)?;
     (rest.first() != Some(&b']')).then_some(rest)
 }
+
+/// Replaces line breaks in an array element by spaces; with some, the result is in `scratch`. They occur only between
+/// tokens of JSON; without this, values that are copied into a line of an event stream would break the line.
+pub fn in_one_line<'a>(element: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    if memchr::memchr2(b'\n', b'\r', element).is_none() {
+        return element;
+    }
+    scratch.clear();
+    scratch.extend(element.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
+    scratch
+}

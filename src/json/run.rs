@@ -198,17 +198,27 @@ fn tail_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
     }
 }
 
-/// Returns the position of the first backslash.
+/// Calls `each` with the position of every byte behind a backslash that escapes it, in their order.
 #[inline]
-pub(super) fn backslash(bytes: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    while let Some(word) = word_at(bytes, at) {
-        match equal(word, b'\\') {
-            0 => at += 8,
-            marks => return Some(at + (marks.trailing_zeros() / 8) as usize),
+pub(super) fn escaped_bytes(bytes: &[u8], mut each: impl FnMut(usize)) {
+    let mut carry = false;
+    let mut in_block = |from: usize, block: &[u8; BLOCK]| {
+        let (_, mut left) = Baseline.marks(block).ends_and_escaped(&mut carry);
+        while left != 0 {
+            each(from + left.trailing_zeros() as usize);
+            left &= left - 1;
         }
+    };
+    let (blocks, rest) = bytes.as_chunks::<BLOCK>();
+    for (n, block) in blocks.iter().enumerate() {
+        in_block(n * BLOCK, block);
     }
-    bytes.get(at..)?.iter().position(|&byte| byte == b'\\').map(|found| at + found)
+    // Pad the last bytes to a whole block.
+    let mut block = [0; BLOCK];
+    if let Some(front) = block.get_mut(..rest.len()).filter(|front| !front.is_empty()) {
+        front.copy_from_slice(rest);
+        in_block(blocks.len() * BLOCK, &block);
+    }
 }
 
 /// Returns the number of leading bytes that are one character each: ASCII except the backslash.
@@ -362,10 +372,20 @@ mod tests {
         }
 
         #[test]
-        fn run_counts_characters_and_finds_backslashes(text in r"[a-zäß€🌍\\]{0,40}[a-z]{0,100}[ä€\\]{0,40}") {
+        fn run_counts_characters_and_finds_escaped_bytes(text in r"[a-zäß€🌍\\]{0,40}[a-z]{0,100}[ä€\\]{0,40}") {
             let bytes = text.as_bytes();
             prop_assert_eq!(characters(bytes), (text.chars().count(), text.contains('\\')));
-            prop_assert_eq!(backslash(bytes), text.find('\\'));
+            let (mut found, mut expected, mut is_escaped) = (Vec::new(), Vec::new(), false);
+            escaped_bytes(bytes, |at| found.push(at));
+            for (at, byte) in bytes.iter().enumerate() {
+                if is_escaped {
+                    expected.push(at);
+                }
+                is_escaped = *byte == b'\\' && !is_escaped;
+            }
+            // Behind the text, if its last backslash escapes nothing.
+            found.retain(|at| *at < bytes.len());
+            prop_assert_eq!(found, expected);
             let special = text.find(|c: char| c == '\\' || !c.is_ascii());
             prop_assert_eq!(single_run(bytes), special.unwrap_or(bytes.len()));
         }

@@ -444,7 +444,7 @@ proptest! {
                 Just("\\ud83d\\ude00".to_owned()), Just("\\u0000".to_owned()),
                 "[a-zé🌍 ]{0,5}", "\\\\u00[0-9a-fA-F]{2}",
             ],
-            0..8,
+            0..60,
         ),
     ) {
         let inside = parts.concat();
@@ -452,6 +452,7 @@ proptest! {
         let expected: String = serde_json::from_str(&text).unwrap();
         let string = JsonStr::from_escaped(&inside);
         prop_assert_eq!(string.decode(), &*expected);
+        prop_assert_eq!(string.char_count(), expected.chars().count() as u64);
         prop_assert!(string.is(&expected));
         prop_assert_eq!(Cursor::new(&text).string().unwrap(), string);
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::push_escaped;
-use super::run::{backslash, characters, plain_run, single_run};
+use super::run::{characters, escaped_bytes, plain_run, single_run};
 
 /// Inside of a JSON string, still escaped and without its quotes. It is copied from frame to frame without decoding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -45,17 +45,9 @@ impl<'a> JsonStr<'a> {
     #[inline]
     pub fn char_count(self) -> u64 {
         let bytes = self.0.as_bytes();
-        let (mut count, escapes) = characters(bytes);
-        if !escapes {
-            return count as u64;
-        }
-        let mut at = 0;
-        while let Some(escape) = bytes.get(at..).and_then(|rest| rest.get(backslash(rest)?..)) {
-            let length = escape_length(escape);
-            count = count.saturating_sub(length - 1);
-            at = bytes.len() - escape.len() + length;
-        }
-        count as u64
+        let (count, escapes) = characters(bytes);
+        let surplus = if escapes { surplus(bytes) } else { 0 };
+        count.saturating_sub(surplus) as u64
     }
 
     /// Returns false if the decoded string is certainly not a JSON object: its first character that is not white space
@@ -81,6 +73,25 @@ impl<'a> JsonStr<'a> {
         decode_into(self.0, &mut out);
         Cow::Owned(out)
     }
+}
+
+/// Returns how many characters the escapes in a string have beyond the characters that they stand for.
+// Apart from the count of a text without escapes, which needs fewer registers.
+#[inline(never)]
+fn surplus(bytes: &[u8]) -> usize {
+    let (mut surplus, mut end) = (0, 0);
+    escaped_bytes(bytes, |at| {
+        if bytes.get(at) != Some(&b'u') {
+            surplus += 1;
+        // The second half of a surrogate pair is no character of its own.
+        } else if at >= end {
+            let from = at.saturating_sub(1);
+            let length = escape_length(bytes.get(from..).unwrap_or_default());
+            surplus += length - 1;
+            end = from + length;
+        }
+    });
+    surplus
 }
 
 /// Returns the length in bytes of the escape at the start of `escape`; a surrogate pair is one escape of 12 bytes.

@@ -6,7 +6,8 @@ use bytes::{Bytes, BytesMut};
 
 use crate::canonical::{Answer, Dialect, Event, Request, Start};
 use crate::error::ApiError;
-use crate::json::{JsonError, RawJson};
+use crate::framing::event_stream::EventMessage;
+use crate::json::{JsonError, RawJson, from_utf8};
 use crate::wire::codec::{CutText, LossNotes, ReplyOptions};
 use crate::wire::{Format, chat, converse, generate, messages, responses};
 
@@ -40,6 +41,20 @@ impl AnyDecoder {
             AnyDecoder::Generate(decoder) => decoder.frame(data, sink),
             AnyDecoder::Converse(decoder) => decoder.frame(data, sink),
         }
+    }
+
+    /// Decodes a message of an event stream if it is of the usual kind: a content delta in the provider's exact spelling.
+    /// Returns false for any other message, which is decoded as a [`frame`](Self::frame).
+    #[inline]
+    pub(super) fn usual_message(
+        &mut self,
+        message: &EventMessage<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> bool {
+        let AnyDecoder::Converse(decoder) = self else { return false };
+        message.header_bytes() == converse::stream::DELTA_HEADERS
+            && !decoder.is_over()
+            && from_utf8(message.payload()).is_ok_and(|payload| decoder.usual_delta(payload, sink))
     }
 
     pub(super) fn finish(&mut self, sink: &mut impl FnMut(Event<'_>)) -> Result<(), CutText> {

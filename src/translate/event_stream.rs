@@ -13,9 +13,34 @@ use crate::json::push_escaped;
 ///
 /// # Errors
 /// Returns [`StreamError::Invalid`] if the bytes are no message, or one of an unknown type.
+// Apart from the code for arrays in its caller, which would have fewer registers.
+#[inline(never)]
 pub(super) fn data<'s>(frame: &[u8], scratch: &'s mut Vec<u8>) -> Result<Option<&'s [u8]>, StreamError> {
-    let invalid = |error: MessageError| StreamError::Invalid(error.to_string());
-    let message = EventMessage::parse_checksums(frame).map_err(invalid)?;
+    message_data(&parse(frame)?, scratch)
+}
+
+/// Parses a message. Its headers are not checked yet.
+///
+/// # Errors
+/// Returns [`StreamError::Invalid`] if the bytes are no message.
+#[inline]
+pub(super) fn parse(frame: &[u8]) -> Result<EventMessage<'_>, StreamError> {
+    EventMessage::parse_checksums(frame).map_err(invalid)
+}
+
+#[cold]
+fn invalid(error: MessageError) -> StreamError {
+    StreamError::Invalid(error.to_string())
+}
+
+/// Same as [`data`], of a message that is parsed already.
+///
+/// # Errors
+/// Returns [`StreamError::Invalid`] if a header is malformed, or the type of the message is unknown.
+pub(super) fn message_data<'s>(
+    message: &EventMessage<'_>,
+    scratch: &'s mut Vec<u8>,
+) -> Result<Option<&'s [u8]>, StreamError> {
     scratch.clear();
     if let Some(name) = usual_name(message.header_bytes()) {
         put_event(name, message.payload(), scratch);
@@ -26,7 +51,7 @@ pub(super) fn data<'s>(frame: &[u8], scratch: &'s mut Vec<u8>) -> Result<Option<
         Some("event") => message.text(":event-type"),
         Some("exception") => message.text(":exception-type"),
         Some("error") => {
-            put_error(&message, scratch);
+            put_error(message, scratch);
             return Ok(Some(scratch));
         }
         other => {

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use crate::json::Writer;
+use crate::json::{JsonStr, Writer};
 
 /// Returns an error body of this type. `message` is in pieces, each the inside of a JSON string.
 pub(super) fn error_body(kind: &str, message: &[&str]) -> Bytes {
@@ -13,4 +13,11 @@ pub(super) fn error_body(kind: &str, message: &[&str]) -> Bytes {
     });
     json.end_object().end_object();
     out.freeze()
+}
+
+/// Returns an error body for a response that ended without content for the provider's own reason.
+pub(super) fn empty_response(reason: JsonStr<'_>) -> Bytes {
+    // Client error: the request lacks a signature that the provider requires.
+    let kind = if reason.is("MISSING_THOUGHT_SIGNATURE") { "invalid_request_error" } else { "server_error" };
+    error_body(kind, &["The model stopped before it had produced content: ", reason.escaped()])
 }

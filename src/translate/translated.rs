@@ -13,17 +13,15 @@ use super::event_stream;
 use super::keepsake::{Collector, SignatureBundle};
 use super::restore::{Restore, Restorer};
 use super::resume::TranslatedTap;
-use super::synthetic_error::error_body;
+use super::synthetic_error::{empty_response, error_body};
 use super::verbatim::{Arrival, is_whole};
 use super::{Meter, StreamError};
 use crate::canonical::answer::MAX_BLOCKS;
 use crate::canonical::{Answer, BlockKind, Event, Finish};
 use crate::error::ApiError;
-use crate::framing::FrameBuffer;
 use crate::framing::frame_buffer::FrameTooLarge;
-use crate::framing::json_array::element;
-use crate::framing::sse;
-use crate::json::JsonStr;
+use crate::framing::json_array::{element, in_one_line};
+use crate::framing::{FrameBuffer, sse};
 use crate::wire::Format;
 use crate::wire::codec::{ReplyOptions, is_to_come};
 use crate::wire::watch::StreamEnd;
@@ -114,7 +112,7 @@ impl Through {
             Event::Finish { finish: Finish::Other(word), .. }
                 if !self.spoke && !word.is_empty() && !is_to_come(*word) =>
             {
-                self.error = Some(gave_up(*word));
+                self.error = Some(empty_response(*word));
                 return;
             }
             _ => {}
@@ -142,7 +140,6 @@ impl Through {
         if let Event::Usage(_) = event {
             return;
         }
-        // What the model did beside its summary is not restored: the client does not see it.
         match (compactor, restorer) {
             // What the model did beside its summary is not restored: the client does not see it.
             (Some(compactor), _) => *fault = compactor.event(event, &mut write),
@@ -440,13 +437,6 @@ impl Translated {
     }
 }
 
-/// Builds an error body for a response that ended without content for the provider's own reason.
-fn gave_up(word: JsonStr<'_>) -> Bytes {
-    // Client error: the request lacks a signature that the provider requires.
-    let kind = if word.is("MISSING_THOUGHT_SIGNATURE") { "invalid_request_error" } else { "server_error" };
-    error_body(kind, &["The model stopped before it had produced content: ", word.escaped()])
-}
-
 impl Through {
     /// Returns the provider's error, if one has arrived.
     fn check(&mut self) -> Result<(), StreamError> {
@@ -462,17 +452,6 @@ impl Through {
     }
 }
 
-/// Replaces line breaks in an array element by spaces. They occur only between tokens of JSON; without this, values
-/// that are copied into a line of an event stream would break the line.
-fn in_one_line<'a>(element: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
-    if memchr::memchr2(b'\n', b'\r', element).is_none() {
-        return element;
-    }
-    scratch.clear();
-    scratch.extend(element.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
-    scratch
-}
-
 fn read_frame(
     arrival: Arrival,
     frame: &[u8],
@@ -482,9 +461,32 @@ fn read_frame(
 ) -> Result<(), StreamError> {
     let data = match arrival {
         Arrival::Array => element(frame).map(|element| in_one_line(element, scratch)),
-        Arrival::EventStream => event_stream::data(frame, scratch)?,
+        Arrival::EventStream => return read_message(frame, from, through, scratch),
         Arrival::Events | Arrival::Whole => sse::SseEvent::parse_json(frame, scratch).data,
     };
+    read_data(data, from, through)
+}
+
+/// Decodes a message of an event stream.
+// Apart from the code for server-sent events, which would have fewer registers.
+#[inline(never)]
+fn read_message(
+    frame: &[u8],
+    from: &mut AnyDecoder,
+    through: &mut Through,
+    scratch: &mut Vec<u8>,
+) -> Result<(), StreamError> {
+    let message = event_stream::parse(frame)?;
+    // Most messages need no data of their own, which would be a copy of the payload.
+    if from.usual_message(&message, &mut |event| through.event(&event)) {
+        through.meter.observe_frame();
+        return through.check();
+    }
+    read_data(event_stream::message_data(&message, scratch)?, from, through)
+}
+
+#[inline(always)]
+fn read_data(data: Option<&[u8]>, from: &mut AnyDecoder, through: &mut Through) -> Result<(), StreamError> {
     let Some(data) = data.filter(|data| !data.trim_ascii().is_empty()) else { return Ok(()) };
     // Some providers send frames behind the terminator; the client's stream has ended already.
     if from.is_over() {

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::checksum::{self, LENGTHS};
 use super::header::Headers;
 use super::{CHECKSUM_LENGTH, MAX_HEADERS, PRELUDE_LENGTH, Prelude};
 
@@ -66,12 +67,13 @@ impl<'a> EventMessage<'a> {
     /// Returns [`MessageError`] if the bytes are not exactly one message.
     #[inline]
     pub fn parse_checksums(bytes: &'a [u8]) -> Result<Self, MessageError> {
-        let prelude = Prelude::read(bytes)?;
+        let prelude = Prelude::read(bytes.first_chunk().ok_or(MessageError::Incomplete)?)?;
         if bytes.len() != prelude.total {
             return Err(MessageError::Incomplete);
         }
-        let (body, checksum) = bytes.split_last_chunk::<CHECKSUM_LENGTH>().ok_or(MessageError::Incomplete)?;
-        if crc32fast::hash(body) != u32::from_be_bytes(*checksum) {
+        let (body, expected) = bytes.split_last_chunk::<CHECKSUM_LENGTH>().ok_or(MessageError::Incomplete)?;
+        let rest = body.get(LENGTHS..).ok_or(MessageError::Incomplete)?;
+        if checksum::continued(prelude.checksum, rest) != u32::from_be_bytes(*expected) {
             return Err(MessageError::Checksum);
         }
         let content = body.get(PRELUDE_LENGTH..).unwrap_or_default();

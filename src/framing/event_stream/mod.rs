@@ -18,6 +18,7 @@
 //! [`MessageWriter`] writes one. A stream whose checksum fails cannot be read further: it has no marks at which a
 //! reader could begin anew.
 
+mod checksum;
 mod header;
 mod message;
 mod splitter;
@@ -51,14 +52,17 @@ struct Prelude {
     total: usize,
     /// Length of the headers, in bytes.
     headers: usize,
+    /// Checksum of the two lengths, from which that of the message continues.
+    checksum: u32,
 }
 
 impl Prelude {
     /// Reads and checks the prelude of a message.
-    fn read(bytes: &[u8]) -> Result<Self, MessageError> {
-        let prelude = bytes.first_chunk::<PRELUDE_LENGTH>().ok_or(MessageError::Incomplete)?;
-        let [a, b, c, d, e, f, g, h, checksum @ ..] = *prelude;
-        if crc32fast::hash(&[a, b, c, d, e, f, g, h]) != u32::from_be_bytes(checksum) {
+    #[inline]
+    fn read(prelude: &[u8; PRELUDE_LENGTH]) -> Result<Self, MessageError> {
+        let [a, b, c, d, e, f, g, h, expected @ ..] = *prelude;
+        let checksum = checksum::of_lengths([a, b, c, d, e, f, g, h]);
+        if checksum != u32::from_be_bytes(expected) {
             return Err(MessageError::PreludeChecksum);
         }
         let length = |bytes| usize::try_from(u32::from_be_bytes(bytes)).unwrap_or(usize::MAX);
@@ -69,6 +73,6 @@ impl Prelude {
         if headers > MAX_HEADERS_LENGTH || total < PRELUDE_LENGTH + headers + CHECKSUM_LENGTH {
             return Err(MessageError::HeadersLength);
         }
-        Ok(Prelude { total, headers })
+        Ok(Prelude { total, headers, checksum })
     }
 }

@@ -2,6 +2,7 @@
 
 use bytes::{BufMut, BytesMut};
 
+use super::checksum::{self, LENGTHS};
 use super::header::HeaderValue;
 use super::{CHECKSUM_LENGTH, PRELUDE_LENGTH};
 
@@ -22,7 +23,7 @@ impl MessageWriter {
     pub fn begin(headers: &[u8], out: &mut BytesMut) -> Self {
         let start = out.len();
         out.reserve(PRELUDE_LENGTH + headers.len());
-        out.put_bytes(0, PRELUDE_LENGTH);
+        out.put_slice(&[0; PRELUDE_LENGTH]);
         out.put_slice(headers);
         MessageWriter { start, headers: headers.len() }
     }
@@ -35,12 +36,13 @@ impl MessageWriter {
         let total = out.len().saturating_sub(self.start).saturating_add(CHECKSUM_LENGTH);
         let [a, b, c, d] = u32::try_from(total).unwrap_or(u32::MAX).to_be_bytes();
         let [e, f, g, h] = u32::try_from(self.headers).unwrap_or(u32::MAX).to_be_bytes();
-        let lengths = [a, b, c, d, e, f, g, h];
-        let [i, j, k, l] = crc32fast::hash(&lengths).to_be_bytes();
+        let of_lengths = checksum::of_lengths([a, b, c, d, e, f, g, h]);
+        let [i, j, k, l] = of_lengths.to_be_bytes();
         if let Some(prelude) = out.get_mut(self.start..).and_then(|message| message.first_chunk_mut()) {
             *prelude = [a, b, c, d, e, f, g, h, i, j, k, l];
         }
-        let checksum = crc32fast::hash(out.get(self.start..).unwrap_or_default());
+        let rest = out.get(self.start + LENGTHS..).unwrap_or_default();
+        let checksum = checksum::continued(of_lengths, rest);
         out.put_u32(checksum);
     }
 

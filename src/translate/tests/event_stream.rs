@@ -87,13 +87,92 @@ fn event_stream_headers_have_any_order() {
     assert!(translated(Format::Chat).feed(Bytes::from(twice)).is_err());
 }
 
+/// Deltas in Bedrock's spelling and in others, of open blocks and unknown ones. Their payload is read in place only behind
+/// the usual headers; the output must be the same.
+#[test]
+fn event_stream_payload_read_in_place_has_the_same_output() {
+    let deltas = [
+        r#"{"contentBlockIndex":0,"delta":{"reasoningContent":{"text":"why \"so\" \u00fc"}},"p":"ab"}"#,
+        r#"{"contentBlockIndex":0,"delta":{"reasoningContent":{"text":"end","signature":"c2ln"}},"p":""}"#,
+        r#"{"contentBlockIndex":1,"delta":{"text":"Grüße"},"p":"abc"}"#,
+        r#"{"contentBlockIndex":1,"delta":{"text":"\ud83c\udf0d!\n"}}"#,
+        r#"{"contentBlockIndex":1,"delta":{"text":""},"p":"abc"}"#,
+        r#"{"contentBlockIndex":1, "delta": {"text": "spaced"}}"#,
+        r#"{"delta":{"text":"turned"},"contentBlockIndex":1}"#,
+        r#"{"contentBlockIndex":1,"delta":{"citation":{"title":"t","location":{}}}}"#,
+        r#"{"contentBlockIndex":2,"delta":{"toolUse":{"input":"{\"a\":"}},"p":"ab"}"#,
+        r#"{"contentBlockIndex":2,"delta":{"toolUse":{"input":"1}"}}}"#,
+        r#"{"contentBlockIndex":99999999999,"delta":{"text":"far"}}"#,
+        r#"{"contentBlockIndex":-1,"delta":{"text":"negative"}}"#,
+    ];
+    let start = r#"{"contentBlockIndex":2,"start":{"toolUse":{"name":"f","toolUseId":"t_1"}}}"#;
+    let read = |client: Format, write: &dyn Fn(&str, &str) -> Vec<u8>| {
+        let mut stream = write("messageStart", r#"{"role":"assistant"}"#);
+        stream.extend(write("contentBlockStart", start));
+        for _ in 0..2 {
+            stream.extend(deltas.iter().flat_map(|delta| write("contentBlockDelta", delta)));
+        }
+        stream.extend(write("messageStop", r#"{"stopReason":"end_turn"}"#));
+        pass(client, &[&stream])
+    };
+    for client in Format::ALL {
+        let usual = read(client, &|name, payload| message("event", name, payload));
+        assert_eq!(usual.1, Ok(()));
+        let text = String::from_utf8_lossy(&usual.0);
+        assert!(["why", "Grüße", "spaced", "turned", "far"].iter().all(|part| text.contains(part)), "{text}");
+        assert!(read(client, &reordered) == usual, "{client}");
+    }
+}
+
+#[test]
+fn event_stream_delta_with_any_byte_changed_is_refused() {
+    let delta =
+        message("event", "contentBlockDelta", r#"{"contentBlockIndex":0,"delta":{"text":"a"},"p":"ab"}"#);
+    for at in 0..delta.len() {
+        let mut changed = delta.clone();
+        changed[at] ^= 0x11;
+        let (out, ended) = pass(Format::Chat, &[&start(), &delta, &changed, &delta]);
+        // A length that is wrong is refused as well: its checksum is.
+        assert!(matches!(ended, Err(StreamError::Invalid(_))), "byte {at}: {ended:?}");
+        assert_eq!(String::from_utf8_lossy(&out).matches(r#""content":"a""#).count(), 1, "byte {at}");
+    }
+}
+
+/// Faults in a payload whose checksum is right.
+#[test]
+fn event_stream_delta_that_is_not_json_or_not_utf8_is_refused() {
+    let usual = r#"{"contentBlockIndex":0,"delta":{"text":"@"},"p":"@"}"#;
+    let open = message("event", "contentBlockDelta", usual);
+    for (text, padding) in [(&b"\xff"[..], &b""[..]), (b"a", b"\xc3"), (b"a\x00b", b""), (b"\\", b"")] {
+        let mut parts = usual.as_bytes().split(|byte| *byte == b'@');
+        let mut part = || parts.next().unwrap();
+        let payload = [part(), text, part(), padding, part()].concat();
+        let mut headers = Vec::new();
+        for (header, value) in [
+            (":event-type", "contentBlockDelta"),
+            (":content-type", "application/json"),
+            (":message-type", "event"),
+        ] {
+            put_header(header, HeaderValue::Text(value), &mut headers);
+        }
+        let mut out = BytesMut::new();
+        let writer = MessageWriter::begin(&headers, &mut out);
+        out.extend_from_slice(&payload);
+        writer.end(&mut out);
+        let (_, ended) = pass(Format::Chat, &[&start(), &open, &out]);
+        let shown = String::from_utf8_lossy(&payload);
+        assert!(matches!(ended, Err(StreamError::Invalid(_))), "{shown}: {ended:?}");
+    }
+}
+
 fn verbatim() -> Verbatim {
     Verbatim::new(Api::Converse, Arrival::EventStream, Changes::default(), 1 << 20)
 }
 
 fn translated(client: Format) -> Translated {
     let route = Route { client, provider: Format::Converse, stream: true };
-    let reply = Arc::new(ReplyOptions { seed: "req_1".into(), ..ReplyOptions::default() });
+    let reply = ReplyOptions { seed: "req_1".into(), show_thinking: true, ..ReplyOptions::default() };
+    let reply = Arc::new(reply);
     Translated::new(&route, Arrival::EventStream, reply, Restore::default(), 1 << 20)
 }
 

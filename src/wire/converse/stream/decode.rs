@@ -24,10 +24,24 @@ pub struct Decoder {
     stopped: bool,
 }
 
-/// Exact beginning of the frames of text deltas, as Bedrock writes them, up to the index.
-const HEAD: &str = r#"{"contentBlockDelta":{"contentBlockIndex":"#;
-/// Exact continuation behind the index, up to the text.
-const TEXT: &str = r#","delta":{"text":"#;
+/// Member of a delta that has a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Text,
+    Reasoning,
+    Input,
+}
+
+/// Exact beginning of the frames of deltas, up to the payload of the event.
+const DELTA: &str = r#"{"contentBlockDelta":"#;
+/// Exact beginning of the payloads of deltas, as Bedrock writes them, up to the index.
+const HEAD: &str = r#"{"contentBlockIndex":"#;
+/// Exact continuation behind the index, up to the text, and behind the text.
+const KINDS: [(&str, Field, &str); 3] = [
+    (r#","delta":{"text":"#, Field::Text, "}"),
+    (r#","delta":{"toolUse":{"input":"#, Field::Input, "}}"),
+    (r#","delta":{"reasoningContent":{"text":"#, Field::Reasoning, "}}"),
+];
 
 impl Decoder {
     /// Creates a decoder of one response. Ids that the provider does not supply are made from `seed`.
@@ -54,13 +68,27 @@ impl Decoder {
         if self.over {
             return Ok(());
         }
-        if let Some((index, text)) = usual(data)
-            && let Some(open) = self.open.get_mut(index)
+        if let Some(payload) = data.strip_prefix(DELTA)
+            && self.usual_delta(payload, sink)
         {
-            self.length += open.text(text?, &mut self.next, sink);
             return Ok(());
         }
         self.any_frame(data, sink)
+    }
+
+    /// Decodes the payload of `contentBlockDelta` if it has Bedrock's exact spelling and its block is open. Returns false
+    /// for any other payload, which is decoded as a part of its [`frame`](Self::frame). Nearly all frames of a stream are
+    /// such deltas, so this fast path avoids a parser over all members.
+    #[inline]
+    pub fn usual_delta(&mut self, payload: &str, sink: &mut impl FnMut(Event<'_>)) -> bool {
+        let Some((index, field, text)) = usual(payload) else { return false };
+        let Some(open) = self.open.get_mut(index) else { return false };
+        match field {
+            Field::Text => self.length += open.text(text, &mut self.next, sink),
+            Field::Reasoning => open.reasoning(text, &mut self.next, sink),
+            Field::Input => open.input(text, sink),
+        }
+        true
     }
 
     fn any_frame(&mut self, data: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
@@ -256,15 +284,28 @@ impl Decoder {
     }
 }
 
-/// Parses a text delta in Bedrock's exact spelling. `None` for any other frame. Most frames match, so this fast path
-/// avoids a parser over all members.
+/// Reads the index, the member and the text of a delta in Bedrock's exact spelling. `None` for any other payload.
 #[inline]
-fn usual(data: &str) -> Option<(u64, Result<JsonStr<'_>, JsonError>)> {
-    let rest = data.strip_prefix(HEAD)?;
-    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    let (index, rest) = rest.split_at_checked(digits)?;
-    let text = rest.strip_prefix(TEXT)?;
-    Some((index.parse().ok()?, Cursor::new(text).string()))
+fn usual(payload: &str) -> Option<(u64, Field, JsonStr<'_>)> {
+    let (index, rest) = leading_index(payload.strip_prefix(HEAD)?)?;
+    let (rest, field, end) =
+        KINDS.iter().find_map(|(head, field, end)| Some((rest.strip_prefix(head)?, *field, end)))?;
+    let mut json = Cursor::new(rest);
+    let text = json.string().ok()?;
+    rest.get(json.offset()..)?.starts_with(end).then_some((index, field, text))
+}
+
+/// Splits off the index at the beginning of a text. `None` if it has none, or one of over nine digits.
+#[inline]
+fn leading_index(text: &str) -> Option<(u64, &str)> {
+    let mut index = 0;
+    for (at, byte) in text.bytes().enumerate().take(10) {
+        if !byte.is_ascii_digit() {
+            return Some((index, text.get(at..)?)).filter(|_| at > 0);
+        }
+        index = index * 10 + u64::from(byte - b'0');
+    }
+    None
 }
 
 fn index_of(value: RawJson<'_>) -> Result<u64, JsonError> {

@@ -192,7 +192,7 @@ impl Encoder {
         };
         if self.next == 0 {
             // Applications access the first block without checking that it exists.
-            put_delta(0, br#"{"text":""#, br#""}"#, b"", out);
+            put_delta(0, br#","delta":{"text":""#, br#""}}"#, b"", out);
             EventType::BlockStop.write(out, |out| put_index(0, b"}", out));
         }
         let end = end.borrow();

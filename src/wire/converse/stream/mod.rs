@@ -9,4 +9,5 @@ mod part;
 
 pub use decode::Decoder;
 pub use encode::Encoder;
+pub use part::DELTA_HEADERS;
 pub(super) use part::{blob, envelope, put_call_id, put_input};

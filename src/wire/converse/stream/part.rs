@@ -38,6 +38,9 @@ pub(super) enum EventType {
     Metadata,
 }
 
+/// Headers of the message of a content delta, byte for byte as Bedrock writes them.
+pub const DELTA_HEADERS: &[u8] = EventType::BlockDelta.headers();
+
 impl EventType {
     /// Returns the headers of a message with this event.
     const fn headers(self) -> &'static [u8] {
@@ -194,12 +197,12 @@ impl EncodedBlock {
         match (delta, self.form) {
             (Delta::Text(text), BlockForm::Text) if !text.is_empty() => {
                 let index = self.open(next, reply, out);
-                put_delta(index, br#"{"text":""#, br#""}"#, text.escaped().as_bytes(), out);
+                put_delta(index, br#","delta":{"text":""#, br#""}}"#, text.escaped().as_bytes(), out);
             }
             (Delta::Text(text), BlockForm::Reasoning) if !text.is_empty() => {
                 let index = self.open(next, reply, out);
-                let head = br#"{"reasoningContent":{"text":""#;
-                put_delta(index, head, br#""}}"#, text.escaped().as_bytes(), out);
+                let head = br#","delta":{"reasoningContent":{"text":""#;
+                put_delta(index, head, br#""}}}"#, text.escaped().as_bytes(), out);
             }
             (Delta::Arguments(text), BlockForm::Call(kind)) if !text.is_empty() => match kind {
                 ToolKind::Function => self.input(text.escaped(), next, reply, out),
@@ -229,7 +232,7 @@ impl EncodedBlock {
     fn input(&mut self, text: &str, next: &mut u32, reply: &ReplyOptions, out: &mut BytesMut) {
         let index = self.open(next, reply, out);
         self.has_input = true;
-        put_delta(index, br#"{"toolUse":{"input":""#, br#""}}"#, text.as_bytes(), out);
+        put_delta(index, br#","delta":{"toolUse":{"input":""#, br#""}}}"#, text.as_bytes(), out);
     }
 
     /// Opens the block in the output if it is not open. Returns its index.
@@ -284,20 +287,20 @@ impl EncodedBlock {
             BlockForm::Reasoning if !self.seal.is_empty() => {
                 let index = self.open(next, reply, out);
                 let envelope = envelope(&self.seal, reply);
-                let head = br#"{"reasoningContent":{"signature":""#;
-                put_delta(index, head, br#""}}"#, envelope.as_bytes(), out);
+                let head = br#","delta":{"reasoningContent":{"signature":""#;
+                put_delta(index, head, br#""}}}"#, envelope.as_bytes(), out);
             }
             BlockForm::Redacted if !self.seal.is_empty() => {
                 let index = self.open(next, reply, out);
                 let envelope = blob(&self.seal, reply);
-                let head = br#"{"reasoningContent":{"redactedContent":""#;
-                put_delta(index, head, br#""}}"#, envelope.as_bytes(), out);
+                let head = br#","delta":{"reasoningContent":{"redactedContent":""#;
+                put_delta(index, head, br#""}}}"#, envelope.as_bytes(), out);
             }
             BlockForm::Image(_) if !self.held.is_empty() => {
                 let index = self.open(next, reply, out);
                 let held = std::mem::take(&mut self.held);
-                let head = br#"{"image":{"source":{"bytes":""#;
-                put_delta(index, head, br#""}}}"#, held.as_bytes(), out);
+                let head = br#","delta":{"image":{"source":{"bytes":""#;
+                put_delta(index, head, br#""}}}}"#, held.as_bytes(), out);
             }
             BlockForm::Server if !self.done => {
                 let index = self.open(next, reply, out);
@@ -320,16 +323,15 @@ pub(super) fn put_index(index: u32, then: &[u8], out: &mut BytesMut) {
     out.put_slice(then);
 }
 
-/// Writes a delta whose content is a string that is already escaped, between the two parts of its object.
+/// Writes a delta whose content is a string that is already escaped, between the two parts of the payload: `head` is
+/// what follows the index, `tail` is what follows the string.
 #[inline]
 pub(super) fn put_delta(index: u32, head: &[u8], tail: &[u8], text: &[u8], out: &mut BytesMut) {
     out.reserve(text.len() + 256);
     EventType::BlockDelta.write(out, |out| {
-        put_index(index, b",\"delta\":", out);
-        out.put_slice(head);
+        put_index(index, head, out);
         out.put_slice(text);
         out.put_slice(tail);
-        out.put_u8(b'}');
     });
 }
 
