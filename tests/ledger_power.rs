@@ -124,6 +124,10 @@ fn watched(folder: &Path, beside: &Path) -> Option<Vec<Entry>> {
             .unwrap();
         if process < PROCESSES {
             std::thread::park_timeout(Duration::from_millis(rand::rng().random_range(100..380)));
+            // Between two operations: one that took effect and is not in the log would be missing from the disk that is
+            // rebuilt, and with it what the next process wrote behind it. The first process creates the log.
+            let between = File::options().create(true).append(true).open(&log).unwrap();
+            between.lock().unwrap();
             child.kill().unwrap();
             child.wait().unwrap();
         } else {

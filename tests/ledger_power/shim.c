@@ -2,12 +2,14 @@
  * rebuild the disk that a power loss would leave. An entry is, with sizes in bytes: kind (1), time in nanoseconds (8),
  * offset (8), length of the path (4), length of the data (4), path, data. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +27,9 @@ static void begin(void) {
         out = syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         if (out < 0) abort();
     }
+    /* The test holds this lock while it kills the process: an operation is on the disk and in the log, or in neither. */
+    while (flock(out, LOCK_EX) != 0)
+        if (errno != EINTR) abort();
 }
 
 static void end(char kind, const char *path, uint64_t offset, const void *data, uint32_t length) {
@@ -44,6 +49,7 @@ static void end(char kind, const char *path, uint64_t offset, const void *data, 
         if (syscall(SYS_write, out, entry, whole) != whole) abort();
         free(entry);
     }
+    flock(out, LOCK_UN);
     pthread_mutex_unlock(&order);
 }
 
