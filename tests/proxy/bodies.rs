@@ -259,19 +259,19 @@ async fn body_of_60_mib_is_held_once_in_memory() {
     ] {
         let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
         assert_eq!(gateway.ask(post("/v1/chat/completions", body_of(1000))).await.status(), 200);
-        let idle = gateway.memory("VmRSS");
+        let idle = gateway.start_of_peak();
         assert_eq!(gateway.ask(&bytes).await.status(), 200);
-        let peak = gateway.memory("VmHWM");
+        let peak = gateway.peak_memory();
         let used = (peak - idle) * 1024;
         eprintln!("{name}: idle {idle} KiB, peak {peak} KiB, {:.2} bodies", used as f64 / size as f64);
         assert!(used <= size as u64 * 3 / 2, "{name}: {used} bytes above idle");
     }
     let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
     let mut client = http2::Client::connect(gateway.addr).await;
-    let idle = gateway.memory("VmRSS");
+    let idle = gateway.start_of_peak();
     let (head, _) = http2::answer(client.post("/v1/chat/completions", body).await).await;
     assert_eq!(head.status(), 200);
-    let used = (gateway.memory("VmHWM") - idle) * 1024;
+    let used = (gateway.peak_memory() - idle) * 1024;
     eprintln!("http/2: {:.2} bodies", used as f64 / size as f64);
     assert!(used <= size as u64 * 3 / 2, "http/2: {used} bytes above idle");
 }

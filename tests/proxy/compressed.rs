@@ -370,13 +370,13 @@ async fn compressed_bomb_is_refused_within_the_memory_limit() {
             assert_eq!(gateway.ask(whole(CHAT, coding, &ordinary)).await.status(), 200, "{coding}");
             assert_eq!(gateway.ask(whole(CHAT, coding, &ordinary[..50])).await.status(), 400, "{coding}");
             gateway.metrics().await;
-            let before = gateway.memory("VmRSS");
+            let before = gateway.start_of_peak();
             let mut client = gateway.connect().await;
             let answer = refusal(&gateway, &mut client, coding, megabytes).await;
             assert_eq!(answer.status(), 413, "{coding} {megabytes}: {}", answer.text());
             Form::Chat.error(&answer);
             gateway.wait_for_metric("gateway_requests_in_flight", &[], 0.0).await;
-            let grown = gateway.memory("VmHWM").saturating_sub(before);
+            let grown = gateway.peak_memory().saturating_sub(before);
             // The body, the part of the window that it fills, tables, and one megabyte.
             let window = match coding {
                 "gzip" => 80,

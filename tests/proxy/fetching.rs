@@ -213,10 +213,10 @@ async fn fetch_is_bounded_in_size_and_time() {
     .await;
     let provider = linking(format!("http://{}/a.png", endless.addr)).await;
     let two = gateway(&provider, "fetch_allow = [\"127.0.0.1\"]\nfetch = \"8MiB\"").await;
-    let before = two.memory("VmHWM");
+    let before = two.start_of_peak();
     assert_eq!(told(&two).await.0, 500);
     assert!(detail(&two).await.contains("larger than 8388608 bytes"));
-    let grown = two.memory("VmHWM").saturating_sub(before);
+    let grown = two.peak_memory().saturating_sub(before);
     assert!(grown < 64 << 10, "{grown} kB for an answer of which 8 MiB are taken");
     // No body arrives.
     let silent = Upstream::start(|mut conn| async move {

@@ -304,7 +304,7 @@ async fn backpressure_of_a_slow_reader_stops_the_upstream() {
     let mut client = Client::connect_narrow(gateway.addr).await;
     client.send(Form::Chat.request(true)).await;
     client.head().await;
-    let idle = gateway.memory("VmRSS");
+    let idle = gateway.memory("RssAnon");
     let mut before = 0;
     soon(async {
         loop {
@@ -319,7 +319,7 @@ async fn backpressure_of_a_slow_reader_stops_the_upstream() {
     .await;
     // What fits into the buffers of four sockets, far less than the whole stream.
     assert!(before < 40 << 20, "{before} bytes left the upstream");
-    let grown = gateway.memory("VmRSS").saturating_sub(idle);
+    let grown = gateway.memory("RssAnon").saturating_sub(idle);
     assert!(grown < 8 << 10, "{grown} KiB");
     // No byte is lost.
     let mut body = Vec::new();

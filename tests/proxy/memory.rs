@@ -111,7 +111,7 @@ async fn memory_of_all_fetched_links_is_bounded() {
     let provider = provider(gate.clone()).await;
     let limits = "body = \"32MiB\"\nfetch = \"8MiB\"\nmemory = \"48MiB\"";
     let gateway = Arc::new(gateway(&provider, limits).await);
-    let before = gateway.memory("VmRSS");
+    let before = gateway.start_of_peak();
     // 24 requests with 18 MB behind links each: 24 MB in Base64, once as fetched and once as sent.
     let mut asking = tokio::task::JoinSet::new();
     for number in 0..24 {
@@ -126,7 +126,7 @@ async fn memory_of_all_fetched_links_is_bounded() {
         assert_overloaded(form, &answer);
         refused += 1;
     }
-    let grown = gateway.memory("VmHWM").saturating_sub(before) / 1024;
+    let grown = gateway.peak_memory().saturating_sub(before) / 1024;
     // The bound includes memory that the allocator retains. Without a limit the growth would be a gigabyte.
     assert!(grown < 240, "{grown} MiB");
     gate.open();
@@ -304,7 +304,7 @@ async fn compression_bomb_stays_within_the_memory_limits() {
             .provider("jina", "jina", &format!("http://{}/v1", upstream.addr), "")
             .model("order", "jina", "jina-reranker-v2");
         let gateway = Gateway::start(&setup).await;
-        let before = gateway.memory("VmRSS");
+        let before = gateway.start_of_peak();
         let whole = gateway.ask(Form::Chat.request(false)).await;
         assert_eq!(whole.status(), 500, "{coding}: {}", whole.text());
         assert!(whole.text().contains("larger than 8388608 bytes"), "{coding}: {}", whole.text());
@@ -316,7 +316,7 @@ async fn compression_bomb_stays_within_the_memory_limits() {
         let body = json!({"model": "order", "query": "q", "documents": ["a", "b"]}).to_string();
         let job = gateway.ask(post("/v1/rerank", body)).await;
         assert_eq!(job.status(), 500, "{coding}: {}", job.text());
-        let grown = gateway.memory("VmHWM").saturating_sub(before) / 1024;
+        let grown = gateway.peak_memory().saturating_sub(before) / 1024;
         assert!(grown < 80, "{coding}: {grown} MiB");
         // No request is left in flight.
         gateway.wait_for_metric("gateway_requests_in_flight", &[], 0.0).await;
@@ -334,14 +334,14 @@ async fn compression_of_large_streams_passes_completely() {
         let body = compressed(coding, pieces.take(frames.len() * 2 - 1));
         let upstream = Upstream::answering(coded(200, "text/event-stream", coding, &body)).await;
         let gateway = Gateway::start(&Setup::providers(upstream.addr).limits("frame = \"1MiB\"")).await;
-        let before = gateway.memory("VmRSS");
+        let before = gateway.start_of_peak();
         let answer = gateway.ask(Form::Chat.request(true)).await;
         assert_eq!(answer.status(), 200, "{coding}");
         assert!(answer.complete && answer.body.len() > 8 * MB, "{coding}: {}", answer.body.len());
         let text: String =
             answer.text().split_inclusive("\n\n").filter(|frame| !frame.starts_with(':')).collect();
         assert_eq!(text, frames.concat(), "{coding}");
-        let grown = gateway.memory("VmHWM").saturating_sub(before) / 1024;
+        let grown = gateway.peak_memory().saturating_sub(before) / 1024;
         assert!(grown < 64, "{coding}: {grown} MiB");
     }
 }

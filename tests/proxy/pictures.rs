@@ -131,14 +131,14 @@ async fn large_image_is_held_once_in_memory() {
         // A small request first, for the memory that any request uses.
         let small = json!({"model": model, "prompt": "x", "response_format": format}).to_string();
         assert_eq!(studio.gateway.ask(post(MADE, small)).await.status(), 200);
-        let before = studio.gateway.memory("VmHWM");
+        let before = studio.gateway.start_of_peak();
         let begun = std::time::Instant::now();
         let answer = studio.gateway.ask(post(MADE, &body)).await;
         let took = begun.elapsed();
         assert_eq!(answer.status(), 200);
         let image = answer.json()["data"]["data"][0]["b64_json"].as_str().unwrap().len();
         assert!(image >= SIZE / 3 * 4);
-        let peak = (studio.gateway.memory("VmHWM") - before) as f64 / 1024.0;
+        let peak = (studio.gateway.peak_memory() - before) as f64 / 1024.0;
         eprintln!(
             "{model}: {:.0} ms with the provider's own, {peak:.0} MiB more at the peak for {:.0} MiB of base64",
             took.as_secs_f64() * 1e3,

@@ -218,7 +218,7 @@ async fn collector_that_fails_delays_no_request_and_holds_no_memory() {
         let gateway = gateway(&upstream, &lines).await;
         let mut client = gateway.connect().await;
         assert_eq!(client.ask(chat(&[])).await.status(), 200, "{name}");
-        let before = gateway.memory("VmRSS");
+        let before = gateway.memory("RssAnon");
         let started = Instant::now();
         for _ in 0..400 {
             assert_eq!(client.ask(chat(&[])).await.status(), 200, "{name}");
@@ -226,7 +226,7 @@ async fn collector_that_fails_delays_no_request_and_holds_no_memory() {
         // One request that waited for the exporter's time-out would take as long as all of them.
         assert!(started.elapsed() < Duration::from_secs(30), "{name}: {:?}", started.elapsed());
         until_dropped(&gateway).await;
-        let grown = gateway.memory("VmRSS").saturating_sub(before);
+        let grown = gateway.memory("RssAnon").saturating_sub(before);
         assert!(grown < 16 * 1024, "{name}: {grown} KiB");
         let said = gateway.log();
         let lines = said.lines().filter(|line| line.contains("telemetry was not exported")).count();

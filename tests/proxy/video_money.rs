@@ -203,7 +203,7 @@ async fn video_download_is_streamed_with_bounded_memory() {
     end(&gateway, &small).await;
     end(&gateway, &large).await;
     get(&gateway, &format!("/v1/video/generations/download?id={small}")).await;
-    let before = gateway.memory("VmHWM");
+    let before = gateway.start_of_peak();
     let path = format!("/v1/video/generations/download?id={large}");
     let mut client = gateway.connect().await;
     client.send(request("GET", &path, &[("authorization", &format!("Bearer {PAYING}"))])).await;
@@ -214,7 +214,7 @@ async fn video_download_is_streamed_with_bounded_memory() {
         length += piece.len();
     }
     assert!(length > SIZE.div_ceil(3) * 8, "{length}");
-    let grown = gateway.memory("VmHWM") - before;
+    let grown = gateway.peak_memory() - before;
     assert!(grown < 12_000, "{grown} KiB more");
 }
 

@@ -238,11 +238,25 @@ impl Gateway {
         self.access_log()
     }
 
-    /// Returns a field of `/proc/<pid>/status`, in KiB.
+    /// Returns a field of `/proc/<pid>/status`, in KiB. `RssAnon` is the memory that the gateway allocated; `VmRSS` has the
+    /// program's own pages as well, which come and go.
     pub(crate) fn memory(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with(field)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// Starts a new peak of memory and returns what is allocated now, in KiB.
+    pub(crate) fn start_of_peak(&self) -> u64 {
+        // Where the system has no such file, the old peak is the baseline.
+        let _ = std::fs::write(format!("/proc/{}/clear_refs", self.pid()), "5");
+        self.peak_memory()
+    }
+
+    /// Returns the largest memory since [`start_of_peak`](Self::start_of_peak), in KiB, without the program's own pages:
+    /// those that were used first on the way are loaded, not allocated.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        self.memory("VmHWM").saturating_sub(self.memory("RssFile"))
     }
 
     /// Runs another command with the same configuration and returns its output.

@@ -208,7 +208,6 @@ impl Signals {
         }
         tokio::spawn(watchdog::serve(self.listeners.clone()));
         tokio::spawn(memory::trim_periodically(self.metrics.clone()));
-        tokio::task::spawn_blocking(program_pages::release);
         let mut sweep = tokio::time::interval(SWEEP);
         let mut release = tokio::time::interval(VOCABULARY_IDLE);
         let (mut reload, mut once_more) = (BackgroundTask(None), false);
@@ -293,6 +292,8 @@ impl Signals {
                 return false;
             }
         }
+        // Before the first request: what it needs is loaded again, and stays.
+        let _ = tokio::task::spawn_blocking(program_pages::release).await;
         self.shutdown.serve();
         if let Some(started) = self.started.lock().take() {
             started();

@@ -29,7 +29,7 @@ async fn websocket_ten_thousand_requests_without_reading_hold_little_memory() {
     let (_upstream, gateway) =
         started("write_timeout = \"2s\"", reply::stream(&Form::Responses.frames("gpt"))).await;
     is_served(&gateway).await;
-    let before = gateway.memory("VmRSS");
+    let before = gateway.memory("RssAnon");
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4 * 1024).unwrap();
     let mut socket = socket.connect(gateway.addr).await.unwrap();
@@ -48,7 +48,7 @@ async fn websocket_ten_thousand_requests_without_reading_hold_little_memory() {
     gateway.wait_for_metric("gateway_websocket_connections", &[], 0.0).await;
     let closes = gateway.metrics().await.sum("gateway_websocket_closes_total", &[("reason", "slow")]);
     assert_eq!(closes, 1.0);
-    let grown = gateway.memory("VmRSS").saturating_sub(before);
+    let grown = gateway.memory("RssAnon").saturating_sub(before);
     assert!(grown < 16 * 1024, "{grown} KiB");
     is_served(&gateway).await;
 }
@@ -79,7 +79,7 @@ async fn websocket_flood_of_pings_and_fragments_is_read_at_the_pace_of_its_answe
     let (_upstream, gateway) =
         started("write_timeout = \"2s\"", reply::stream(&Form::Responses.frames("gpt"))).await;
     is_served(&gateway).await;
-    let before = gateway.memory("VmRSS");
+    let before = gateway.memory("RssAnon");
     let mut socket = raw(&gateway).await;
     let ping = frame(0x89, &[0; 125]).repeat(500);
     let sending = async {
@@ -90,7 +90,7 @@ async fn websocket_flood_of_pings_and_fragments_is_read_at_the_pace_of_its_answe
         }
     };
     soon(sending).await;
-    let grown = gateway.memory("VmRSS").saturating_sub(before);
+    let grown = gateway.memory("RssAnon").saturating_sub(before);
     assert!(grown < 16 * 1024, "{grown} KiB");
     is_served(&gateway).await;
 }
