@@ -37,6 +37,12 @@ fn dump(client: &str, url: &str, options: &[&str]) -> String {
     // Nothing of the user's is changed, and the temporary folder is gone.
     let mut after = home.snapshot();
     after.retain(|(path, ..)| *path != home.path("tmp"));
+    if client == "gemini" {
+        // Where the client keeps conversations: otherwise they would be gone with the temporary folder.
+        let kept = ["", "/tmp", "/history"].map(|name| home.path(&format!(".gemini{name}")));
+        assert!(kept.iter().all(|folder| folder.is_dir()));
+        after.retain(|(path, ..)| !kept.contains(path));
+    }
     assert_eq!(after, before);
     text(&output)
 }
@@ -140,6 +146,13 @@ fn gemini_gets_settings_with_the_kind_of_authentication() {
     let settings = file(&shown, "settings.json");
     assert_eq!(settings["security"]["auth"]["selectedType"], "gemini-api-key");
     assert_eq!(settings["model"]["compressionThreshold"], 0.06103);
+    // The client's own requests, as for a summary, are of this model too.
+    let aliases = &settings["modelConfigs"]["customAliases"];
+    assert_eq!(aliases["chat-compression-default"], json!({"modelConfig": {"model": "gpt-4o"}}));
+    assert_eq!(
+        aliases["gemini-3-flash-base"],
+        json!({"extends": "base", "modelConfig": {"model": "gpt-4o"}})
+    );
 }
 
 #[test]

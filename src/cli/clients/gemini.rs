@@ -18,10 +18,26 @@ use super::plan::{
 const TITLE: &str = "Gemini CLI";
 /// Variable that names the folder with the folder `.gemini`, instead of the home folder.
 const HOME: &str = "GEMINI_CLI_HOME";
+/// Folders below `.gemini` in which the client keeps conversations, and files as they were before its edits.
+const CONVERSATIONS: [&str; 2] = ["tmp", "history"];
 /// Kind of authentication by a key. Without it, the address alone selects a kind that the client cannot use.
 const API_KEY: &str = "gemini-api-key";
 /// Context window (tokens) that the client assumes for models that it does not know.
 const ASSUMED_WINDOW: u64 = 1_048_576;
+/// The client's names for the models of its own requests, each with the name that it extends, if any. Without settings they
+/// are models of Google; if the gateway has none of these, the client ends when it summarizes a conversation.
+const OWN_REQUESTS: [(&str, Option<&str>); 9] = [
+    ("chat-compression-default", None),
+    ("chat-compression-3-pro", None),
+    ("chat-compression-3-flash", None),
+    ("chat-compression-3.1-flash-lite", None),
+    ("chat-compression-2.5-pro", None),
+    ("chat-compression-2.5-flash", None),
+    ("chat-compression-2.5-flash-lite", None),
+    // Detection of loops, search, correction of edits.
+    ("gemini-3-flash-base", Some("base")),
+    ("loop-detection-double-check", Some("base")),
+];
 /// Variables by which another credential or another service would be selected.
 const OTHER_PROVIDERS: [&str; 5] = [
     "GOOGLE_API_KEY",
@@ -61,6 +77,22 @@ fn compression_threshold(model: &GatewayModel) -> Option<f64> {
     u32::try_from(share.max(1)).ok().map(|share| f64::from(share) / 100_000.0)
 }
 
+/// Returns the settings that select the model, with their paths.
+fn model_settings(model: &GatewayModel) -> Vec<(Vec<&'static str>, Value)> {
+    let mut settings = Vec::new();
+    if let Some(threshold) = compression_threshold(model) {
+        settings.push((vec!["model", "compressionThreshold"], Value::from(threshold)));
+    }
+    for (name, extends) in OWN_REQUESTS {
+        let alias = vec!["modelConfigs", "customAliases", name];
+        if let Some(extends) = extends {
+            settings.push(([&alias[..], &["extends"]].concat(), Value::from(extends)));
+        }
+        settings.push(([&alias[..], &["modelConfig", "model"]].concat(), Value::from(model.id.as_str())));
+    }
+    settings
+}
+
 /// Plans a start: variables; and if the user's settings have another kind of authentication, a temporary home folder with
 /// changed settings and links to everything else. (The client reads settings of the system from root's files only.)
 ///
@@ -79,8 +111,9 @@ pub(super) fn launch(
     let mut wanted = json!({ "security": { "auth": { "selectedType": API_KEY } } });
     if let Some(model) = &setup.model {
         plan.set("GEMINI_MODEL", &model.id);
-        if let Some(threshold) = compression_threshold(model) {
-            merge(&mut wanted, json!({ "model": { "compressionThreshold": threshold } }));
+        for (path, value) in model_settings(model) {
+            let nested = path.iter().rev().fold(value, |inner, key| json!({ *key: inner }));
+            merge(&mut wanted, nested);
         }
     }
     let folder = folder(user)?;
@@ -90,6 +123,11 @@ pub(super) fn launch(
     if changed != settings {
         // The variables there would set another address.
         plan.links = links(&folder, ".gemini", &["settings.json", ".env"]);
+        for missing in CONVERSATIONS.map(|name| folder.join(name)).into_iter().filter(|path| !path.exists()) {
+            let name = missing.file_name().unwrap_or_default();
+            plan.links.push((Path::new(".gemini").join(name), missing.clone()));
+            plan.folders.push(missing);
+        }
         plan.files.push((".gemini/settings.json", json_text(&changed)));
         plan.set(HOME, temporary.to_string_lossy());
     }
@@ -106,8 +144,8 @@ pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<F
     settings.set(&["security", "auth", "selectedType"], KeyRole::Plain, API_KEY);
     if let Some(model) = &setup.model {
         settings.set(&["model", "name"], KeyRole::Plain, model.id.as_str());
-        if let Some(threshold) = compression_threshold(model) {
-            settings.set(&["model", "compressionThreshold"], KeyRole::Plain, Value::from(threshold));
+        for (path, value) in model_settings(model) {
+            settings.set(&path, KeyRole::Plain, value);
         }
     }
     Ok(vec![variables, settings])

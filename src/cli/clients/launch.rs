@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -111,6 +111,12 @@ fn fill(folder: &Path, plan: &LaunchPlan) -> Result<(), ClientSetupError> {
             .map_err(|error| failed(&path, error))?;
     }
     for (name, target) in &plan.links {
+        // Where the home folder cannot be written, the client makes the folder in the temporary one.
+        if plan.folders.contains(target)
+            && std::fs::DirBuilder::new().recursive(true).mode(0o700).create(target).is_err()
+        {
+            continue;
+        }
         let path = folder.join(name);
         std::os::unix::fs::symlink(target, &path).map_err(|error| failed(&path, error))?;
     }
@@ -184,6 +190,7 @@ pub(super) fn lines(program: &str, plan: &LaunchPlan, temporary: &Path) -> Vec<S
         lines.extend(text.lines().map(str::to_owned));
         lines.push("EOF".to_owned());
     }
+    lines.extend(plan.folders.iter().map(|folder| format!("mkdir -p {}", folder.display())));
     for (name, target) in &plan.links {
         lines.push(format!("ln -s {} {}", target.display(), temporary.join(name).display()));
     }

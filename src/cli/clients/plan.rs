@@ -130,6 +130,9 @@ pub(super) struct LaunchPlan {
     pub(super) files: Vec<(&'static str, String)>,
     /// Symbolic links in the temporary folder: their paths there, and where they lead.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
+    /// Folders of the client that some of the links lead to, and that are made if they are missing: what it keeps in them
+    /// outlives the temporary folder.
+    pub(super) folders: Vec<PathBuf>,
     /// Arguments of the client.
     pub(super) arguments: Vec<OsString>,
     /// Remarks for the user.

@@ -114,14 +114,30 @@ async fn shipped_codex_compacts_remotely_with_every_format() {
     try_all(Client::Codex, all).await;
 }
 
+/// The client asks for the summary twice, the second time for a better one, of the chosen model.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_gemini_cli_compacts_with_every_format() {
+    try_all(Client::GeminiCli, cases(Client::GeminiCli, Transport::Http, &[Scenario::Compaction])).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_gemini_cli_works_with_every_format() {
     try_tools(Client::GeminiCli, Transport::Http).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_opencode_compacts_with_every_format() {
+    try_all(Client::OpenCode, cases(Client::OpenCode, Transport::Http, &[Scenario::Compaction])).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_opencode_works_with_every_format() {
     try_tools(Client::OpenCode, Transport::Http).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_qwen_code_compacts_with_every_format() {
+    try_all(Client::QwenCode, cases(Client::QwenCode, Transport::Http, &[Scenario::Compaction])).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,4 +153,9 @@ async fn shipped_crush_works_with_every_format() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_aider_works_with_every_format() {
     try_tools(Client::Aider, Transport::Http).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_aider_compacts_with_every_format() {
+    try_all(Client::Aider, cases(Client::Aider, Transport::Http, &[Scenario::Compaction])).await;
 }

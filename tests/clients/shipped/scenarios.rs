@@ -20,6 +20,10 @@ const SUM: (&str, &str) = ("printf 'sum-%s-end\\n' 42 && sleep 0.5", "sum-42-end
 const SUMMARY: &str = "handoff-4711";
 /// Words of a generated response of the simulator.
 const GENERATED: &str = "simulated by";
+/// Command of 24,000 characters of output, below the length that Qwen Code cuts.
+const LONG_OUTPUT: &str = "yes 'a line of the log' | head -n 1200";
+/// Words of what Aider and Gemini CLI heard before the prompt.
+const EARLIER: &str = "settings-0815";
 /// Context window (tokens) of a conversation that is to be summarized.
 const SMALL_WINDOW: u64 = 60_000;
 /// Tokens of a conversation after which each client makes a summary.
@@ -150,15 +154,30 @@ fn adapt(responses: &mut Vec<PrescribedResponse>, client: Client, scenario: Scen
             responses.insert(0, cut);
         }
         Scenario::Compaction | Scenario::RemoteCompaction => {
+            let prescribed = text(&format!("<summary>Remember {SUMMARY}.</summary>"));
+            if client == Client::Aider {
+                // It summarizes the history of the folder's earlier conversations, before the first prompt.
+                return responses.insert(0, prescribed);
+            }
             // Before the last response, the conversation is full.
+            if client == Client::GeminiCli {
+                // It summarizes what was before its last prompt.
+                responses.insert(0, text(&format!("It holds {EARLIER}.")));
+            }
             let last = responses.len() - 2;
-            responses[last].prompt_tokens = Some(FULL);
-            // The request for the summary follows. If it offers no tools, as that of Codex itself, its response is
-            // generated.
+            if client == Client::QwenCode {
+                // It subtracts the tokens of the request for the summary from those of the conversation, so the true
+                // ones must fill the window.
+                let output = call("", client.shell(LONG_OUTPUT));
+                responses.splice(last..=last, [output.clone(), output.clone(), output]);
+            } else {
+                responses[last].prompt_tokens = Some(FULL);
+            }
+            // The request for the summary follows. If it offers no tools, its response is generated.
             match (scenario, client) {
                 (Scenario::RemoteCompaction, _) => responses.push(text(FAREWELL)),
-                (_, Client::Codex) => {}
-                _ => responses.insert(last + 1, text(&format!("<summary>Remember {SUMMARY}.</summary>"))),
+                (_, Client::ClaudeCode) => responses.insert(last + 1, prescribed),
+                _ => {}
             }
         }
     }
@@ -174,6 +193,9 @@ pub(super) async fn try_out(case: Case) -> Outcome {
     adapt(&mut responses, client, scenario);
     if client == Client::Aider {
         std::fs::write(session.file("check.sh"), check_command()).unwrap();
+        if compacts {
+            std::fs::write(session.file(".aider.chat.history.md"), earlier_conversations()).unwrap();
+        }
     }
     let prescribed = responses.len();
     session.prescribe(responses);
@@ -181,6 +203,13 @@ pub(super) async fn try_out(case: Case) -> Outcome {
     arguments.splice(0..0, options(case));
     let ended = match scenario {
         Scenario::Configured => session.run_configured(&arguments).await,
+        Scenario::Compaction if client == Client::GeminiCli => {
+            // No tool is called before, because 0.61 sends each result twice when it resumes a conversation, which Google
+            // refuses too.
+            session.run(&client.arguments("What is file 0 for?")).await;
+            arguments.splice(0..0, ["--resume", "latest"].map(str::to_owned));
+            session.run(&arguments).await
+        }
         _ => session.run(&arguments).await,
     };
     let requests = session.requests().len();
@@ -197,8 +226,24 @@ fn turns(log: &[Value]) -> Vec<&Value> {
     log.iter().filter(|line| line["endpoint"] == "responses" && line["method"] == "POST").collect()
 }
 
+/// Returns a history of Aider that is larger than it keeps: a sixteenth of the context window.
+fn earlier_conversations() -> String {
+    // The latest exchanges stay.
+    let exchange = |n: usize| {
+        let holds = if n == 0 { EARLIER } else { "settings" };
+        let text = "It is read at the start. ".repeat(100);
+        format!("#### What is file {n} for?\n\nFile {n} holds {holds}. {text}\n\n")
+    };
+    (0..20)
+        .map(exchange)
+        .fold("# aider chat started at 2026-11-01 10:00:00\n\n".to_owned(), |all, one| all + &one)
+}
+
 /// Returns the arguments that a run needs.
 fn options(case: Case) -> Vec<String> {
+    if (case.client, case.scenario) == (Client::Aider, Scenario::Compaction) {
+        return vec!["--restore-chat-history".to_owned()];
+    }
     if case.client != Client::Codex {
         return Vec::new();
     }
@@ -255,9 +300,19 @@ fn judge(
         Scenario::Compaction | Scenario::RemoteCompaction => {
             // A provider that makes the summary itself may have encrypted it.
             let encrypted = scenario == Scenario::RemoteCompaction;
-            let summary = last.contains(if client == Client::Codex { GENERATED } else { SUMMARY });
+            let words = match client {
+                Client::ClaudeCode | Client::Aider => SUMMARY,
+                // What follows looks like its own markup to it, and is cut off.
+                Client::QwenCode => "You said: ",
+                _ => GENERATED,
+            };
+            let summary = last.contains(words);
             expect(encrypted || summary, "the summary is in the last request");
-            expect(!last.contains(SUM.1), "the conversation before it is not");
+            let replaced = match client {
+                Client::Aider | Client::GeminiCli => !last.contains(EARLIER),
+                _ => !last.contains(SUM.1),
+            };
+            expect(replaced, "the conversation before it is not");
         }
         _ => expect(last.contains(SUM.1), "the output of the command reached the provider"),
     }
