@@ -271,6 +271,8 @@ pub struct Keys {
     by_hash: HashSet<ByHash, BuildHasherDefault<PassThrough>>,
     /// Access keys by their ids. Most keys have none.
     access_keys: HashMap<Box<str>, AccessKey, foldhash::fast::RandomState>,
+    /// Accounts that keys belong to or that have limits, by name. A list has a third of the size of a table.
+    accounts: Box<[Arc<Account>]>,
 }
 
 /// Entry that is found by the hash inside the key: a table of pointers has a fifth of the size of a table of hashes.
@@ -331,6 +333,19 @@ impl Keys {
     /// Returns the access key with this id; `None` if there is none.
     pub fn find_access_key(&self, id: &str) -> Option<&AccessKey> {
         self.access_keys.get(id)
+    }
+
+    /// Sets the accounts: those of all keys, and those that have limits and no keys yet.
+    pub fn set_accounts(&mut self, accounts: impl Iterator<Item = Arc<Account>>) {
+        let mut accounts: Box<[Arc<Account>]> = accounts.collect();
+        accounts.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        self.accounts = accounts;
+    }
+
+    /// Returns an account that a file of keys names; `None` if none does.
+    pub fn account(&self, name: &str) -> Option<&Arc<Account>> {
+        let at = self.accounts.binary_search_by(|account| (*account.name).cmp(name)).ok()?;
+        self.accounts.get(at)
     }
 
     /// Returns true if at least one key belongs to an account.

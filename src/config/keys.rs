@@ -117,7 +117,9 @@ fn read_parts(
             ),
         ));
     }
-    Ok(report.into_result().map(|()| reader.keys))
+    let Reader { mut keys, accounts, .. } = reader;
+    keys.set_accounts(accounts.into_values());
+    Ok(report.into_result().map(|()| keys))
 }
 
 /// State that all entries of all files share.

@@ -1,7 +1,5 @@
 //! Accounts: balances and credits, which the ledger has, and limits, which files of keys have.
 
-use std::collections::HashSet;
-
 use serde_json::{Map, Value, json};
 
 use super::change::{self, AuditAction};
@@ -38,7 +36,7 @@ pub(in crate::admin) const ACCOUNT: Record = Record {
         optional(
             "limits",
             MemberType::Object(&LIMITS),
-            "Limits of all its keys together; null if no key names it.",
+            "Limits of all its keys together; null if no file of keys names it.",
         ),
     ],
 };
@@ -129,17 +127,10 @@ pub(in crate::admin) const CREDITED: Record = Record {
 };
 
 fn limits_of(api: &AdminApi, names: &[&str]) -> Map<String, Value> {
-    // A page of a thousand accounts stands beside tens of thousands of keys.
-    let names: HashSet<&str> = names.iter().copied().collect();
     let mut limits = Map::new();
     api.control().with_snapshot(&mut |snapshot, _| {
-        for key in snapshot.keys.iter() {
-            if let Some(account) = &key.account
-                && names.contains(&*account.name)
-                && !limits.contains_key(&*account.name)
-            {
-                limits.insert(account.name.to_string(), limits_json(account.limits()));
-            }
+        for account in names.iter().filter_map(|name| snapshot.keys.account(name)) {
+            limits.insert(account.name.to_string(), limits_json(account.limits()));
         }
     });
     limits

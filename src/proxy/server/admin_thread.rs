@@ -189,8 +189,7 @@ impl GatewayControl for ProcessControl {
                 (key.rules.limits, key.limit_state(registry).clone(), account)
             }
             Scope::Account => {
-                let mut accounts = live.snapshot.keys.iter().filter_map(|key| key.account.as_ref());
-                let account = accounts.find(|account| *account.name == *name)?;
+                let account = live.snapshot.keys.account(name)?;
                 (*account.limits(), account.limit_state(registry).clone(), None)
             }
         };

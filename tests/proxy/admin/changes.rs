@@ -282,6 +282,25 @@ async fn admin_account_is_credited_once_for_a_reference() {
     assert_eq!((&all["total"], &all["items"][0]["name"]), (&json!(1), &json!("acme")));
 }
 
+/// An operator sets the limits first and makes the keys then.
+#[tokio::test]
+async fn admin_limits_of_an_account_without_keys_are_shown() {
+    let gateway = Gateway::start(&with_tokens(Setup::new())).await;
+    post("/accounts").body(json!({ "name": "new" })).expect(&gateway, 200).await;
+    let limits = json!({ "limits": { "concurrent": 2, "spend_per_day": "1.5" } });
+    let changed = patch("/accounts/new").body(limits).expect(&gateway, 200).await;
+    let read = get("/accounts/new").expect(&gateway, 200).await;
+    let list = get("/accounts").expect(&gateway, 200).await;
+    for shown in [&changed, &read, &list["items"][0]] {
+        assert_eq!(
+            (&shown["limits"]["concurrent"], &shown["limits"]["spend_per_day"]),
+            (&json!(2), &json!("1.5"))
+        );
+    }
+    let used = get("/accounts/new/limits").expect(&gateway, 200).await;
+    assert_eq!((&used["items"][0]["limit"], &used["items"][0]["used"]), (&json!("concurrent"), &json!("0")));
+}
+
 #[tokio::test]
 async fn admin_drained_target_gets_no_further_requests_and_ends_those_in_progress() {
     let gate = Gate::new();
