@@ -39,7 +39,7 @@ fn dump(client: &str, url: &str, options: &[&str]) -> String {
     after.retain(|(path, ..)| *path != home.path("tmp"));
     if client == "gemini" {
         // Where the client keeps conversations: otherwise they would be gone with the temporary folder.
-        let kept = ["", "/tmp", "/history"].map(|name| home.path(&format!(".gemini{name}")));
+        let kept = ["", "/tmp", "/history"].map(|name| home.path(format!(".gemini{name}")));
         assert!(kept.iter().all(|folder| folder.is_dir()));
         after.retain(|(path, ..)| !kept.contains(path));
     }

@@ -84,7 +84,7 @@ fn model_settings(model: &GatewayModel) -> Vec<(Vec<&'static str>, Value)> {
         settings.push((vec!["model", "compressionThreshold"], Value::from(threshold)));
     }
     for (name, extends) in OWN_REQUESTS {
-        let alias = vec!["modelConfigs", "customAliases", name];
+        let alias = ["modelConfigs", "customAliases", name];
         if let Some(extends) = extends {
             settings.push(([&alias[..], &["extends"]].concat(), Value::from(extends)));
         }
