@@ -138,7 +138,7 @@ async fn large_image_is_held_once_in_memory() {
         assert_eq!(answer.status(), 200);
         let image = answer.json()["data"]["data"][0]["b64_json"].as_str().unwrap().len();
         assert!(image >= SIZE / 3 * 4);
-        let peak = (studio.gateway.peak_memory() - before) as f64 / 1024.0;
+        let peak = studio.gateway.peak_memory().saturating_sub(before) as f64 / 1024.0;
         eprintln!(
             "{model}: {:.0} ms with the provider's own, {peak:.0} MiB more at the peak for {:.0} MiB of base64",
             took.as_secs_f64() * 1e3,
