@@ -337,6 +337,9 @@ fn limit_during_an_outage_is_split_between_gateways() {
     let gateways = three(&place);
     let limits = UsageLimits { requests_per_minute: Some(60), concurrent: Some(6), ..UsageLimits::default() };
     let spend_limits = UsageLimits { spend_per_day: Some(1_000_000), ..UsageLimits::default() };
+    let began = Instant::now();
+    // One request a second is refilled, however long a busy machine takes.
+    let most = |requests: u64| requests + began.elapsed().as_secs();
     let mut admitted = 0;
     for gateway in &gateways {
         gateway.take("acme", limits, 0, 0).unwrap();
@@ -362,7 +365,7 @@ fn limit_during_an_outage_is_split_between_gateways() {
         };
         assert_eq!(which(refused), Which::Concurrent);
         assert_eq!(held.len(), 2, "a third of 6");
-        admitted += held.len();
+        admitted += held.len() as u64;
         drop(held);
         let refused = loop {
             match gateway.take("acme", limits, 0, 0) {
@@ -377,17 +380,15 @@ fn limit_during_an_outage_is_split_between_gateways() {
         assert!(spent.count() <= 70);
         assert_eq!(gateway.take("payer", spend_limits, 0, 1_000).unwrap_err(), Denied::CoordinatorDown);
     }
-    assert!((50..=62).contains(&admitted), "{admitted}");
-    let began = Instant::now();
+    // Below 60: what the coordinator had leased ahead of use is not used in an outage.
+    assert!((40..=most(62)).contains(&admitted), "{admitted}");
     place.server.start_again();
     gateways.iter().for_each(|gateway| flush_ledger(&gateway.ledger));
-    let again = || gateways.iter().filter(|gateway| gateway.take("acme", limits, 0, 0).is_ok()).count();
-    let admitted = (0..5).map(|_| again()).sum::<usize>() as u64;
-    // One request a second is refilled, however long a busy machine takes.
-    assert!(
-        admitted <= 5 + began.elapsed().as_secs(),
-        "requests admitted during the outage are owed: {admitted}"
-    );
+    let again = || gateways.iter().filter(|gateway| gateway.take("acme", limits, 0, 0).is_ok()).count() as u64;
+    let owed = admitted;
+    // A minute's worth would last for 20 rounds.
+    admitted += (0..30).map(|_| again()).take_while(|got| *got > 0).sum::<u64>();
+    assert!(admitted <= most(67), "requests admitted during the outage are owed: {owed} of {admitted}");
     wait_until("the recovery of the spend limit", || {
         gateways[0].take("payer", spend_limits, 0, 1_000).is_ok()
     });
