@@ -384,7 +384,8 @@ fn limit_during_an_outage_is_split_between_gateways() {
     assert!((40..=most(62)).contains(&admitted), "{admitted}");
     place.server.start_again();
     gateways.iter().for_each(|gateway| flush_ledger(&gateway.ledger));
-    let again = || gateways.iter().filter(|gateway| gateway.take("acme", limits, 0, 0).is_ok()).count() as u64;
+    let again =
+        || gateways.iter().filter(|gateway| gateway.take("acme", limits, 0, 0).is_ok()).count() as u64;
     let owed = admitted;
     // A minute's worth would last for 20 rounds.
     admitted += (0..30).map(|_| again()).take_while(|got| *got > 0).sum::<u64>();
