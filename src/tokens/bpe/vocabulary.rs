@@ -75,11 +75,10 @@ impl Vocabulary {
     pub(in crate::tokens) fn encoder(self) -> Arc<BpeEncoder> {
         let slot = self.slot();
         slot.used.store(true, Ordering::Relaxed);
-        let loaded = slot.loaded.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(encoder) = &*loaded {
-            return Arc::clone(encoder);
+        // Never waits for the lock here: its holder may be loading, and a worker's other tasks would wait with it.
+        if let Some(encoder) = slot.loaded.try_read().ok().and_then(|loaded| loaded.clone()) {
+            return encoder;
         }
-        drop(loaded);
         let mut encoder = None;
         let mut wait = || encoder = Some(self.wait_for_encoder());
         match RUN_BLOCKING.get() {
