@@ -56,6 +56,8 @@ impl LeaseManager {
             }
             // Take the unused part out before the call: workers must not spend what is being returned.
             let unused = if idle { balance.take_all() } else { 0 };
+            // Until the server reports again, the account still has what is on its way back.
+            balance.swap_reported(balance.reported().saturating_add(unused));
             let lease = account_lease.lease.saturating_sub(unused).max(0);
             let usage = age
                 .is_none()

@@ -6,6 +6,7 @@ use super::{assert_audit_passes, at, flush_ledger, open_admin, wait_until};
 use crate::ledger::backend::valkey::OnOutage;
 use crate::ledger::{Ledger, ReserveError, ReserveOutcome};
 use crate::store::tests::ledger::{id, open_account, record, reserve, settle};
+use crate::store::tests::server::pause;
 use crate::store::tests::{OnServer, PATIENCE};
 
 /// Time limit of operations that must not wait for an unreachable server.
@@ -146,4 +147,24 @@ fn outage_unresponsive_server_does_not_block_requests() {
     assert_eq!(at(&place, "acme"), (995, 5, 1));
     wait_until("the return of the leases", || reserve(&ledger, "acme", 995).is_ok());
     assert_audit_passes(&place.server);
+}
+
+#[test]
+fn available_balance_stays_while_the_unused_lease_is_on_its_way_back() {
+    let Some(place) = OnServer::new() else { return };
+    open_account(&open_admin(&place.server), "acme", 16_000);
+    let ledger = place.cluster_ledger(OnOutage::Refuse);
+    drop(reserve(&ledger, "acme", 100).unwrap());
+    flush_ledger(&ledger);
+    // The return of what is unused begins within some 2 s. The server answers each time 400 ms late.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(4) {
+        assert_eq!(place.server.ask("CLIENT PAUSE 400 WRITE"), "+OK\r\n");
+        for _ in 0..400 {
+            assert_eq!(ledger.available(&id("acme")), Some(16_000));
+            pause(1);
+        }
+    }
+    flush_ledger(&ledger);
+    assert_eq!(ledger.available(&id("acme")), Some(16_000));
 }
