@@ -52,16 +52,30 @@ impl Server {
     /// Starts a server with other arguments. Returns `None` if no server program is installed.
     pub(crate) fn start_with(arguments: &[&str]) -> Option<Self> {
         let program = program()?;
-        let port = free_port().port();
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let folder = tempfile::tempdir().unwrap();
-        let mut server = Server { child: None, port, folder, program, arguments };
-        server.start_again();
-        Some(server)
+        let mut server = Server { child: None, port: 0, folder, program, arguments };
+        let deadline = Instant::now() + PATIENCE;
+        // A node of a cluster also listens on this port plus 10,000, which any client connection of the system may have: the
+        // server then ends, and another port is tried.
+        loop {
+            server.port = free_port().port();
+            if server.launch(deadline) {
+                return Some(server);
+            }
+        }
     }
 
     /// Starts the server again on the same port with the same files.
     pub(crate) fn start_again(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.launch(deadline) {
+            pause(100);
+        }
+    }
+
+    /// Starts the process and waits for its first answer. Returns false if it ends instead.
+    fn launch(&mut self, deadline: Instant) -> bool {
         let mut command = Command::new(self.program);
         command
             .args(self.arguments.iter().take_while(|argument| !argument.starts_with("--")))
@@ -70,12 +84,16 @@ impl Server {
             .args(self.arguments.iter().skip_while(|argument| !argument.starts_with("--")))
             .stdin(Stdio::null())
             .stdout(Stdio::null());
-        self.child = Some(command.spawn().unwrap());
-        let deadline = Instant::now() + PATIENCE;
-        while self.ask("PING") != "+PONG\r\n" {
+        let child = self.child.insert(command.spawn().unwrap());
+        let mut ended = || child.try_wait().is_ok_and(|status| status.is_some());
+        while ask(self.port, "PING") != "+PONG\r\n" {
             assert!(Instant::now() < deadline, "the server does not start");
+            if ended() {
+                return false;
+            }
             pause(10);
         }
+        true
     }
 
     /// Kills the server with SIGKILL.
@@ -88,15 +106,7 @@ impl Server {
 
     /// Sends a command and returns the first read of the response, or an empty text if the server does not answer.
     pub(crate) fn ask(&self, command: &str) -> String {
-        let ask = || {
-            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-            stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-            stream.write_all(format!("{command}\r\n").as_bytes())?;
-            let mut answer = [0; 8192];
-            let read = stream.read(&mut answer)?;
-            Ok::<_, std::io::Error>(String::from_utf8_lossy(&answer[..read]).into_owned())
-        };
-        ask().unwrap_or_default()
+        ask(self.port, command)
     }
 
     /// Returns the process id, to send signals.
@@ -108,6 +118,18 @@ impl Server {
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
+}
+
+fn ask(port: u16, command: &str) -> String {
+    let ask = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(format!("{command}\r\n").as_bytes())?;
+        let mut answer = [0; 8192];
+        let read = stream.read(&mut answer)?;
+        Ok::<_, std::io::Error>(String::from_utf8_lossy(&answer[..read]).into_owned())
+    };
+    ask().unwrap_or_default()
 }
 
 impl Drop for Server {
