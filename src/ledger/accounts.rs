@@ -207,7 +207,7 @@ impl Accounts {
     /// to the account. A key without an account is not charged.
     pub(super) fn settle(
         &self,
-        journal: &Journal,
+        journal: &Arc<Journal>,
         reservation: Option<Reservation>,
         record: &UsageRecord<'_>,
     ) -> Settled {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::UsageRecord;
+use super::wal::PendingWrite;
 use crate::limits::Limiter;
 use crate::store::{Pending, StoreError};
 use crate::supervise::Supervised;
@@ -222,7 +223,7 @@ pub enum Settled {
     /// The charge is durable, or writing it failed.
     Known(Result<(), StoreError>),
     /// The charge is being written.
-    Pending(Pending<()>),
+    Pending(PendingWrite),
 }
 
 impl Settled {

@@ -1,7 +1,8 @@
 //! Write-ahead journal: makes settlements durable against the end of the process until the database has them.
 //!
 //! A process has two segment files. `append` adds a frame to a queue in memory and returns a pending outcome; the
-//! journal thread writes the whole queue with one write and sends the outcomes. A stalled disk therefore blocks this
+//! journal thread writes the whole queue with one write and sends the outcomes. Who waits for an outcome wakes the thread,
+//! after the other requests of its worker have run: their frames are then in the same write. A stalled disk therefore blocks this
 //! thread only, never a worker. A completed write is in the page cache and survives the process. The ledger's thread
 //! swaps the current segment for the spare one and applies its frames to the database, in one transaction with the
 //! number of the last frame. A segment of an ended process is replayed from behind that number: each frame exactly
@@ -13,6 +14,7 @@
 mod drain;
 mod files;
 mod frame;
+mod pending_write;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -21,12 +23,14 @@ mod thread;
 pub(super) use drain::Drain;
 pub(super) use files::orphaned;
 pub use frame::{JournalFrame, JournalFrames, opening, write};
+pub use pending_write::PendingWrite;
 pub(super) use segment::{Pieces, Segment};
 pub(super) use thread::JournalThread;
 
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -83,7 +87,7 @@ struct Queue {
     writing_bytes: usize,
     /// Number of the last frame.
     last: u64,
-    /// True while the thread waits on `wake`. Saves `append` a notification while the thread runs.
+    /// True while the thread waits on `wake`, until it is woken. Saves notifications while the thread runs.
     sleeping: bool,
     closed: bool,
 }
@@ -166,8 +170,8 @@ impl Journal {
     }
 
     /// Appends a frame. An `Ok` outcome means that the frame survives the end of the process; otherwise it is in memory
-    /// only, if the queue has space for it.
-    pub(super) fn append(&self, payload: impl FnOnce(&mut Vec<u8>)) -> Settled {
+    /// only, if the queue has space for it. The thread is woken when the outcome is waited for or dropped.
+    pub(super) fn append(self: &Arc<Self>, payload: impl FnOnce(&mut Vec<u8>)) -> Settled {
         let mut queue = self.queue.lock();
         if queue.frames.len().saturating_add(queue.writing_bytes) >= MAX_QUEUED_BYTES {
             return Settled::Known(Err(StoreError::Failed(
@@ -184,12 +188,17 @@ impl Journal {
         }
         let (outcome, pending) = Pending::new();
         queue.waiting.push(outcome);
-        let sleeping = std::mem::take(&mut queue.sleeping);
+        let writer = queue.sleeping.then(|| self.clone());
         drop(queue);
+        Settled::Pending(PendingWrite::new(pending, writer))
+    }
+
+    /// Wakes the thread if it sleeps.
+    fn wake_writer(&self) {
+        let sleeping = std::mem::take(&mut self.queue.lock().sleeping);
         if sleeping {
             self.wake.notify_one();
         }
-        Settled::Pending(pending)
     }
 
     /// Writes the frames in the queue to the current segment.

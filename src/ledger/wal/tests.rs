@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::task::Poll;
 
 use super::*;
 
@@ -111,11 +112,72 @@ fn journal_append_does_not_wait_for_the_disk() {
     assert_eq!(written(&journal).len(), 1_000);
 }
 
+/// Waits until the thread sleeps.
+fn wait_for_sleep(journal: &Journal) {
+    let end = Instant::now() + PATIENCE;
+    while !journal.queue.lock().sleeping {
+        assert!(Instant::now() < end, "the thread does not sleep");
+        std::thread::yield_now();
+    }
+}
+
+/// Requests that a worker runs one after another have one wake-up of the thread and one write.
+#[test]
+fn journal_is_woken_once_for_the_requests_of_a_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Arc::new(Journal::create(folder.path(), DEFAULT_SEGMENT_LIMIT).unwrap());
+    let _thread = JournalThread::start(&journal).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    for _ in 0..10 {
+        wait_for_sleep(&journal);
+        runtime.block_on(async {
+            let mut requests = tokio::task::JoinSet::new();
+            for _ in 0..20 {
+                let journal = journal.clone();
+                requests.spawn(async move {
+                    let settled = journal.append(|out| out.push(1));
+                    let sleeping = journal.queue.lock().sleeping;
+                    (sleeping, settled.within(PATIENCE).await)
+                });
+            }
+            let done = requests.join_all().await;
+            assert!(done.iter().all(|(sleeping, settled)| *sleeping && settled.is_ok()), "{done:?}");
+        });
+    }
+    assert_eq!(written(&journal).len(), 200);
+}
+
+#[test]
+fn journal_frame_whose_request_is_gone_is_written_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Arc::new(Journal::create(folder.path(), DEFAULT_SEGMENT_LIMIT).unwrap());
+    let _thread = JournalThread::start(&journal).unwrap();
+    let gone = |settled: Settled| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            // Dropped in the pause before it would wake the thread.
+            let mut waiting = std::pin::pin!(settled.within(PATIENCE));
+            let first = std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx)));
+            assert!(first.await.is_pending());
+        });
+    };
+    for dropped in [drop, gone] {
+        wait_for_sleep(&journal);
+        let before = journal.writing.lock().current.end;
+        dropped(journal.append(|out| out.push(1)));
+        let end = Instant::now() + PATIENCE;
+        while journal.writing.lock().current.end == before {
+            assert!(Instant::now() < end, "the frame is not written");
+            std::thread::yield_now();
+        }
+    }
+}
+
 /// Frames beyond the memory limit are lost, and their outcome says so.
 #[test]
 fn journal_unwritten_frames_are_bounded_in_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let journal = Journal::create(folder.path(), 0).unwrap();
+    let journal = Arc::new(Journal::create(folder.path(), 0).unwrap());
     for _ in 0..1_000 {
         drop(journal.append(|out| out.resize(out.len() + 60_000, 1)));
     }

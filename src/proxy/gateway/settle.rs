@@ -14,10 +14,11 @@ use super::response_in_progress::{ResponseInProgress, SynthesizedResponse};
 use crate::account::UsageBound;
 use crate::canonical::{Product, Usage};
 use crate::error::ErrorKind;
+use crate::ledger::wal::PendingWrite;
 use crate::ledger::{Settled, UsageRecord};
 use crate::proxy::Gateway;
 use crate::proxy::driver::provider_socket::steering::SteerInbox;
-use crate::store::{Pending, StoreError};
+use crate::store::StoreError;
 use crate::wire::watch::StreamEnd;
 
 /// Longest time for which the end of a response waits for the confirmation of its charge. Usually that takes
@@ -242,7 +243,11 @@ impl Gateway {
     }
 
     /// Returns a settlement that is still being written. Reports one whose outcome is known.
-    pub(in crate::proxy) fn unconfirmed(&self, ctx: &Context, settlement: Settlement) -> Option<Pending<()>> {
+    pub(in crate::proxy) fn unconfirmed(
+        &self,
+        ctx: &Context,
+        settlement: Settlement,
+    ) -> Option<PendingWrite> {
         match settlement.0? {
             Settled::Known(outcome) => {
                 self.report_settlement(ctx.id.as_str(), outcome);
@@ -253,7 +258,7 @@ impl Gateway {
     }
 
     /// Waits for the confirmation of a settlement.
-    pub(in crate::proxy) async fn await_settlement(&self, ctx: &Context, pending: Pending<()>) {
+    pub(in crate::proxy) async fn await_settlement(&self, ctx: &Context, pending: PendingWrite) {
         let outcome = pending.within(SETTLE_TIMEOUT).await;
         self.report_settlement(ctx.id.as_str(), outcome);
     }

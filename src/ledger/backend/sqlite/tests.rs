@@ -168,9 +168,8 @@ async fn journal_of_an_ended_process_is_replayed_once() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1000);
     {
-        let journal =
-            Journal::create(&schema::journals(&folder.path().join("state.db")), DEFAULT_SEGMENT_LIMIT)
-                .unwrap();
+        let folder = schema::journals(&folder.path().join("state.db"));
+        let journal = Arc::new(Journal::create(&folder, DEFAULT_SEGMENT_LIMIT).unwrap());
         for cost in 1..=10 {
             drop(journal.append(|out| record("acme", cost).encode(out)));
         }

@@ -1,6 +1,7 @@
 //! Lost or damaged files, and panics of the ledger's thread: no charge is lost.
 
 use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::ledger::backend::sqlite::tests::*;
@@ -144,7 +145,7 @@ fn journal_larger_than_one_piece_is_replayed_once() {
     let folder = tempfile::tempdir().unwrap();
     credit(folder.path(), "acme", 1_000_000);
     {
-        let journal = Journal::create(&journals(folder.path()), DEFAULT_SEGMENT_LIMIT).unwrap();
+        let journal = Arc::new(Journal::create(&journals(folder.path()), DEFAULT_SEGMENT_LIMIT).unwrap());
         for n in 0..20_000 {
             let request = format!("request with a rather long name {n}");
             drop(journal.append(|out| UsageRecord { request: &request, ..record("acme", 2) }.encode(out)));

@@ -1,5 +1,7 @@
 //! Bounds: the queue of the thread, and the lifetime of leases after the end.
 
+use std::sync::Arc;
+
 use super::{assert_audit_passes, at, flush_ledger, open_admin, wait_until};
 use crate::ledger::backend::valkey::OnOutage;
 use crate::ledger::wal::{DEFAULT_SEGMENT_LIMIT, Journal};
@@ -105,7 +107,8 @@ fn journal_larger_than_one_piece_is_shipped_once() {
     open_account(&open_admin(&place.server), "acme", 1_000_000);
     open_account(&open_admin(&place.server), "other", 1_000_000);
     {
-        let journal = Journal::create(&place.folder.path().join("ledger"), DEFAULT_SEGMENT_LIMIT).unwrap();
+        let journal =
+            Arc::new(Journal::create(&place.folder.path().join("ledger"), DEFAULT_SEGMENT_LIMIT).unwrap());
         for n in 0..20_000 {
             let request = format!("request with a rather long name {n}");
             let account = if n % 2 == 0 { "acme" } else { "other" };
