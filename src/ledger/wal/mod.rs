@@ -193,10 +193,14 @@ impl Journal {
         Settled::Pending(PendingWrite::new(pending, writer))
     }
 
-    /// Wakes the thread if it sleeps.
+    /// Wakes the thread if it sleeps while there are frames to write.
     fn wake_writer(&self) {
-        let sleeping = std::mem::take(&mut self.queue.lock().sleeping);
-        if sleeping {
+        let mut queue = self.queue.lock();
+        // It may have written the frame of this caller, and sleep again: another request of the turn has woken it.
+        let is_due = queue.sleeping && !queue.frames.is_empty();
+        queue.sleeping &= !is_due;
+        drop(queue);
+        if is_due {
             self.wake.notify_one();
         }
     }
