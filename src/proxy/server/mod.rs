@@ -22,7 +22,7 @@ pub(in crate::proxy) mod watchdog;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,6 +73,8 @@ const H2_STREAMS: u32 = 250;
 /// upload over 50 ms of round-trip time would take a minute.
 const H2_STREAM_WINDOW: u32 = 1 << 20;
 const H2_CONNECTION_WINDOW: u32 = 8 << 20;
+/// File without certificates.
+const NO_CERTIFICATES: &str = "/dev/null";
 /// Time beyond the drain limit after which Pingora tears the runtimes down.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -336,8 +338,9 @@ impl Server {
             grace_period_seconds: Some((self.settings.drain + GRACE).as_secs()),
             graceful_shutdown_timeout_seconds: Some(1),
             upstream_keepalive_pool_size: 1,
-            // `HttpProxy` opens no connection to a provider, but would read all root certificates for it, twice.
-            ca_file: Some("/dev/null".to_owned()),
+            // `HttpProxy` opens no connection to a provider, but would read all root certificates for it, twice. It panics if
+            // the file does not exist: a root folder (`chroot`) may have no devices.
+            ca_file: Path::new(NO_CERTIFICATES).exists().then(|| NO_CERTIFICATES.to_owned()),
             ..ServerConf::default()
         }
     }
