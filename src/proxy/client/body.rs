@@ -10,7 +10,7 @@ use crate::provider::Timeouts;
 use crate::proxy::driver::connection::Connections;
 use crate::proxy::driver::encoding::ContentDecoder;
 use crate::proxy::driver::peer::Upstream;
-use crate::proxy::driver::provider_socket::ProviderSession;
+use crate::proxy::driver::provider_session::ProviderSession;
 use crate::proxy::driver::reader::{Read, ResponseReader};
 use crate::proxy::driver::throughput::Throughput;
 
@@ -50,15 +50,15 @@ impl OpenResponse {
     /// Creates the response of a connection whose response head has been read. `None` if it has not. Without a `pool`
     /// the connection is closed at the end of the body. `until` is the deadline of the whole request.
     pub(super) fn new(
-        session: ProviderSession,
+        mut session: ProviderSession,
         pool: Option<PoolEntry>,
         timeouts: Timeouts,
         until: Instant,
     ) -> Option<Self> {
-        let head = session.response_header()?;
+        let head = http::response::Parts::from(*session.take_response_head()?);
         let mut response = OpenResponse {
             status: head.status.as_u16(),
-            headers: head.headers.clone(),
+            headers: head.headers,
             length: None,
             session: Some(session),
             pool,

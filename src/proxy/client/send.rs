@@ -7,10 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header;
 use http::request::Parts;
 use pingora::http::RequestHeader;
-use pingora::protocols::http::client::HttpSession;
 use tokio::time::{Instant, timeout_at};
 
 use super::UpstreamClient;
@@ -20,15 +18,14 @@ use crate::metrics::Series;
 use crate::provider::Timeouts;
 use crate::proxy::credentials::CredentialHandle;
 use crate::proxy::credentials::authorize::{AuthorizedWith, Remedy};
-use crate::proxy::driver::coalesce::CoalescingStream;
 use crate::proxy::driver::dns::DnsError;
 use crate::proxy::driver::interim::read_response_head;
 use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::proxy::driver::peer::Upstream;
 use crate::proxy::driver::provider_addresses::ProviderAddresses;
-use crate::proxy::driver::provider_socket::ProviderSession;
+use crate::proxy::driver::provider_session::{Pieces, ProviderSession};
 use crate::proxy::driver::resend::{Resends, Unanswered, is_downgrade};
-use crate::proxy::driver::send::{WRITE_TIMEOUT, send_piece};
+use crate::proxy::driver::send::WRITE_TIMEOUT;
 use crate::proxy::names;
 
 /// Longest request id of a provider that is logged, in characters.
@@ -178,7 +175,8 @@ impl UpstreamClient {
             let mut delivered = None;
             let (head, authorized) = authorized_head(request)?;
             let exchange = async {
-                write_request(&mut connected.session, request, head).await?;
+                let body: Pieces = request.body.iter().cloned().collect();
+                connected.session.write_request(head, body, None).await?;
                 delivered = Some(Instant::now());
                 // Before the wait: a caller that drops this future must learn that the provider may have acted.
                 log.on_request_sent();
@@ -235,8 +233,7 @@ impl UpstreamClient {
             match opened {
                 Ok(mut session) => {
                     // Reads are bounded by the deadlines of the request.
-                    session.set_read_timeout(None);
-                    session.set_write_timeout(Some(WRITE_TIMEOUT));
+                    session.set_write_timeout(WRITE_TIMEOUT);
                     return Ok(Connected { session, peer, reused });
                 }
                 Err(error) if is_downgrade(&error) && resends.downgrade() => {
@@ -284,8 +281,7 @@ impl UpstreamClient {
         if is_downgrade(error) {
             self.connections.prefer_http1(peer);
         }
-        let answered =
-            session.stream().and_then(CoalescingStream::of).is_some_and(CoalescingStream::has_response);
+        let answered = session.has_response();
         let repeatable = request.repeatable;
         let reason = resends.decide(Unanswered { error, reused: *reused, answered, delivered, repeatable });
         let Some(reason) = reason else { return false };
@@ -352,29 +348,4 @@ fn authorized_head(
     let with = credential.authorize(method.as_str(), &target, &mut parts.headers, payload);
     let with = with.map_err(|error| SendError::Credential(error.message.into_owned()))?;
     Ok((Box::new(RequestHeader::from(parts)), Some(with)))
-}
-
-/// Writes the request. The head is corked, so that it leaves in one write with the body.
-async fn write_request(
-    session: &mut ProviderSession,
-    request: &UpstreamRequest<'_>,
-    mut head: Box<RequestHeader>,
-) -> pingora::Result<()> {
-    // HTTP/2 carries the host in `:authority` (RFC 9113, section 8.3.1).
-    if let HttpSession::H2(_) = session {
-        head.set_version(http::Version::HTTP_2);
-        head.remove_header(&header::HOST);
-    }
-    if let Some(corked) = session.stream().and_then(CoalescingStream::of) {
-        corked.cork();
-    }
-    session.write_request_header(head).await?;
-    if let Some(corked) = session.stream().and_then(CoalescingStream::of) {
-        corked.uncork();
-    }
-    match (&request.body, session) {
-        (Some(body), session) => send_piece(session, body.clone(), true).await,
-        (None, HttpSession::H1(h1)) => h1.finish_body().await.map(|_| ()),
-        (None, session) => session.write_request_body(Bytes::new(), true).await,
-    }
 }

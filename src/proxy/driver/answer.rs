@@ -22,7 +22,7 @@ use super::offload::LARGE_BODY;
 use super::outcome::{ExchangeOutcome, failed, low_rate_error, shutdown_error, timeout_error};
 use super::peer::Upstream;
 use super::prefix_buffer::PrefixBuffer;
-use super::provider_socket::ProviderSession;
+use super::provider_session::ProviderSession;
 use super::reader::{Read, ResponseReader, undecodable};
 use super::throughput::Throughput;
 use crate::error::{ApiError, ErrorKind};
@@ -69,11 +69,10 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
         upstream: &'f mut ProviderSession,
         peer: &'f Upstream,
     ) -> pingora::Result<Self> {
-        let Some(head) = upstream.response_header() else {
+        let Some(mut head) = upstream.take_response_head() else {
             let broken = "The upstream provider's response ended early.";
             return Err(Fault::raise(ApiError::new(ErrorKind::UpstreamBroken, broken), FaultBody::None));
         };
-        let mut head = Box::new(head.clone());
         let ExchangeState { proxy, session, ctx, clock, sent, .. } = &mut *exchange;
         proxy.upstream_response_filter(session, &mut head, ctx).await?;
         let coding = head.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok());

@@ -4,12 +4,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use pingora::ErrorType;
-use pingora::protocols::http::client::HttpSession;
 use pingora::proxy::Session;
 use tokio::time::Instant;
 
 use super::answer::Forwarding;
-use super::coalesce::CoalescingStream;
 use super::downstream::run_while_connected;
 use super::exchange::{ExchangeState, Sent};
 use super::exchange_timer::ExchangeTimer;
@@ -17,7 +15,7 @@ use super::fault::{Fault, FaultBody, UNRESOLVED};
 use super::hooks::ExchangeHooks;
 use super::outcome::{AttemptError, DrainDeadline, ExchangeOutcome, failed};
 use super::peer::Upstream;
-use super::provider_socket::ProviderSession;
+use super::provider_session::ProviderSession;
 use super::resend::{Resends, Unanswered, is_downgrade};
 use super::send::{WRITE_TIMEOUT, WrittenPart};
 
@@ -111,7 +109,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                 None => None,
             };
             let pooled = match socket {
-                Some((socket, reused)) => Some((HttpSession::Custom(socket), reused)),
+                Some((socket, reused)) => Some((ProviderSession::Socket(socket), reused)),
                 None if resends.may_reuse() => connections.take_idle(&peer).await.map(|idle| (idle, true)),
                 None => None,
             };
@@ -135,8 +133,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
             };
             self.proxy.on_connected(self.ctx, reused);
             // Reads are bounded by the exchange timer, which also sends the filler.
-            upstream.set_read_timeout(None);
-            upstream.set_write_timeout(Some(WRITE_TIMEOUT));
+            upstream.set_write_timeout(WRITE_TIMEOUT);
             match self.send_request(&mut upstream).await {
                 Ok(written) => {
                     // Before the head is written, which announces the close.
@@ -153,10 +150,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                     // Pingora marks some errors as retryable on a reused connection only; this resolves the mark.
                     error.retry.decide_reuse(reused);
                     // A byte of a response shows that the provider has read from this connection: it was not stale.
-                    let answered = upstream
-                        .stream()
-                        .and_then(CoalescingStream::of)
-                        .is_some_and(CoalescingStream::has_response);
+                    let answered = upstream.has_response();
                     // Remembered for the peer: later requests do not pay for another failed attempt at HTTP/2.
                     if is_downgrade(&error) {
                         connections.prefer_http1(&peer);
@@ -184,7 +178,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
         let read = matches!(outcome, ExchangeOutcome::Complete | ExchangeOutcome::UpstreamError(..));
         if read && written == WrittenPart::Whole {
             match upstream {
-                HttpSession::Custom(socket) => self.release_socket(socket),
+                ProviderSession::Socket(socket) => self.release_socket(socket),
                 upstream => self.proxy.connections().release(upstream, peer),
             }
         }

@@ -1,4 +1,5 @@
-//! Framing of chunked request bodies (RFC 9112, section 7.1), checked while they are read.
+//! Framing of chunked bodies (RFC 9112, section 7.1): of requests it is checked while Pingora reads them, of responses
+//! it is removed.
 //!
 //! Pingora's parser skips a line feed inside a chunk extension, where another parser on the path may find the end of
 //! the line: request smuggling. A body that two parsers can frame differently is rejected. Only sizes, extensions and
@@ -47,12 +48,31 @@ impl Chunks {
     ///
     /// # Errors
     /// Returns [`Misframed`] if the framing is invalid.
-    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), Misframed> {
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), Misframed> {
+        self.decode(bytes, |_| {}).map(drop)
+    }
+
+    /// Checks the next bytes, and passes the data between the framing to `data`. Returns how many bytes belong to the
+    /// body: fewer than all of them only at its end.
+    ///
+    /// # Errors
+    /// Returns [`Misframed`] if the framing is invalid.
+    pub fn decode<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        mut data: impl FnMut(&'b [u8]),
+    ) -> Result<usize, Misframed> {
+        let length = bytes.len();
+        let mut bytes = bytes;
         loop {
             if self.state == State::Data {
                 let step = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
+                let (piece, rest) = bytes.split_at_checked(step).unwrap_or((bytes, &[]));
+                if !piece.is_empty() {
+                    data(piece);
+                }
                 self.left -= step as u64;
-                bytes = bytes.get(step..).unwrap_or_default();
+                bytes = rest;
                 if self.left == 0 {
                     self.state = State::DataCr;
                 }
@@ -62,10 +82,10 @@ impl Chunks {
                 let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
                 bytes = bytes.get(end..).unwrap_or_default();
             }
-            let Some((byte, rest)) = bytes.split_first() else { return Ok(()) };
             if self.state == State::Done {
-                return Ok(());
+                return Ok(length - bytes.len());
             }
+            let Some((byte, rest)) = bytes.split_first() else { return Ok(length) };
             self.state = self.step(*byte)?;
             bytes = rest;
         }

@@ -1,23 +1,23 @@
 //! Upstream connections: from the pool or new, HTTP/1.1, HTTP/2 or a WebSocket.
 //!
-//! This replaces Pingora's `connectors::http::Connector`, from the same parts, for three reasons: an HTTP/1 connection
-//! is wrapped so that a head leaves with its body; a pooled connection, which nearly every request uses, does not carry
-//! the state of a TLS handshake through every await; and the pool is the gateway's own.
+//! This replaces Pingora's `connectors::http::Connector`, from the same parts, for three reasons: exchanges over HTTP/1
+//! are the gateway's own, so that a head leaves with its body and a silent stream holds no buffer; a pooled connection,
+//! which nearly every request uses, does not carry the state of a TLS handshake through every await; and the pool is the
+//! gateway's own.
 
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use pingora::connectors::ConnectorOptions;
 use pingora::connectors::http::v2;
 use pingora::protocols::http::client::HttpSession;
-use pingora::protocols::http::v1::client::HttpSession as Http1Session;
 use pingora::protocols::{ALPN, Stream};
 use pingora::upstreams::peer::Peer as _;
+use pingora::{Error, ErrorType};
 
-use super::coalesce::CoalescingStream;
 use super::peer::Upstream;
 use super::pool::Pool;
-use super::provider_socket::ProviderSession;
+use super::provider_http1::Http1Exchange;
+use super::provider_session::ProviderSession;
 use super::provider_socket::pool::SocketPool;
 
 /// Upstream connections of the process.
@@ -46,13 +46,13 @@ impl Connections {
         if is_http2(peer)
             && let Ok(Some(session)) = self.http2.reused_http_session(peer).await
         {
-            return Some(HttpSession::H2(session));
+            return Some(ProviderSession::Http2(Box::new(session)));
         }
         // ALPN may have selected HTTP/1.1: those connections are in this pool.
         if !is_http2_only(peer)
             && let Some(stream) = self.http1.take(peer.reuse_hash())
         {
-            return Some(HttpSession::H1(Http1Session::new_with_options(stream, peer)));
+            return Some(ProviderSession::Http1(Http1Exchange::new(stream)));
         }
         None
     }
@@ -66,10 +66,17 @@ impl Connections {
         let peer = &*peer.with_connect_timeout(within);
         if is_http2(peer) {
             // ALPN may still choose HTTP/1.1.
-            return self.http2.new_http_session(peer).await;
+            let session: HttpSession<()> = self.http2.new_http_session(peer).await?;
+            return match session {
+                HttpSession::H2(session) => Ok(ProviderSession::Http2(Box::new(session))),
+                HttpSession::H1(session) => {
+                    Ok(ProviderSession::Http1(Http1Exchange::new(session.into_inner())))
+                }
+                HttpSession::Custom(()) => Error::e_explain(ErrorType::InternalError, "a custom session"),
+            };
         }
-        let stream = CoalescingStream::wrap(self.http2.transport().new_stream(peer).await?);
-        Ok(HttpSession::H1(Http1Session::new_with_options(stream, peer)))
+        let stream = self.http2.transport().new_stream(peer).await?;
+        Ok(ProviderSession::Http1(Http1Exchange::new(stream)))
     }
 
     /// Opens a new connection for the handshake of a WebSocket: HTTP/1.1, TLS handshake included, within this time.
@@ -91,20 +98,15 @@ impl Connections {
     /// closed.
     pub(in crate::proxy) fn release(&self, session: ProviderSession, peer: &Upstream) {
         match session {
-            HttpSession::H1(mut session) => {
-                // After `Connection: close` the connection must not be reused.
-                session.respect_keepalive();
-                // Only closing a connection could wait, and dropping it does the same. Awaiting it would add two
-                // kilobytes of state to every request's future.
-                let reuse = tokio::task::unconstrained(session.reuse());
-                let reused = std::pin::pin!(reuse).poll(&mut Context::from_waker(Waker::noop()));
-                if let Poll::Ready(Some(stream)) = reused {
-                    // One that ALPN selected for HTTP/1.1 is not wrapped yet.
-                    self.http1.put(peer.reuse_hash(), CoalescingStream::wrap(stream));
+            ProviderSession::Http1(exchange) => {
+                if let Some(stream) = exchange.into_reusable() {
+                    self.http1.put(peer.reuse_hash(), stream);
                 }
             }
-            HttpSession::H2(session) => self.http2.release_http_session(session, peer, Some(self.idle)),
-            HttpSession::Custom(socket) => self.sockets.put(socket),
+            ProviderSession::Http2(session) => {
+                self.http2.release_http_session(*session, peer, Some(self.idle))
+            }
+            ProviderSession::Socket(socket) => self.sockets.put(socket),
         }
     }
 

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use pingora::{Error, ErrorType};
 
-use super::provider_socket::ProviderSession;
+use super::provider_session::ProviderSession;
 
 /// Interim responses (100, 102, 103) that may precede one final response. A server sends one or two.
 const INTERIM_HEADS: usize = 8;
@@ -17,9 +17,9 @@ const INTERIM_BYTES: usize = 64 * 1024;
 pub(in crate::proxy) async fn read_response_head(upstream: &mut ProviderSession) -> pingora::Result<()> {
     let (mut heads, mut bytes) = (0, 0);
     loop {
-        upstream.read_response_header().await?;
+        upstream.read_response_head().await?;
         // 100 and 103 precede the final response. 101 answers an `Upgrade` header, which the gateway never sends.
-        let Some(head) = upstream.response_header().filter(|head| head.status.is_informational()) else {
+        let Some(head) = upstream.response_head().filter(|head| head.status.is_informational()) else {
             return Ok(());
         };
         heads += 1;

@@ -4,12 +4,11 @@
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
-use pingora::protocols::http::client::HttpSession;
 use pingora::{Error, ErrorType};
 
-use super::coalesce::CoalescingStream;
 use super::encoding::{ContentDecoder, DecodeError};
-use super::provider_socket::ProviderSession;
+use super::provider_http1::READ_BUFFER;
+use super::provider_session::{ProviderSession, ReadStep};
 
 /// Bytes of a stream that are gathered into one write. A fast provider must not delay the client's first byte.
 const GATHER: usize = 64 * 1024;
@@ -97,31 +96,33 @@ impl ResponseReader {
     async fn gather(&mut self, upstream: &mut ProviderSession) -> Read {
         let mut step = self.first(upstream).await;
         loop {
-            let grown = match step {
-                Next::Appended(length) => length,
+            let is_drained = match step {
+                Ok(ReadStep::Appended { length, received }) => {
+                    length.saturating_add(CHUNK_FRAMING) >= received && received < READ_BUFFER
+                }
                 // HTTP/2 delivers frames by value. Mostly there is only one, which passes without a copy.
-                Next::Whole(whole) if self.gathered.is_empty() && self.streaming => {
+                Ok(ReadStep::Whole(whole)) if self.gathered.is_empty() && self.streaming => {
                     return single(upstream, whole);
                 }
-                Next::Whole(whole) => {
+                Ok(ReadStep::Whole(whole)) => {
                     self.gathered.extend_from_slice(&whole);
-                    whole.len()
+                    false
                 }
-                Next::End => return Read::Last(self.take()),
-                Next::Broken(error) => return Read::Broken(self.take(), error),
+                Ok(ReadStep::End) => return Read::Last(self.take()),
+                Err(error) => return Read::Broken(self.take(), error.into_up()),
             };
             // Check for the end before the next read, so that the last piece and the end leave in one write.
-            match done(upstream) {
+            match is_complete(upstream) {
                 Ok(false) => {}
                 Ok(true) => return Read::Last(self.take()),
                 Err(error) => return Read::Broken(self.take(), error),
             }
-            if self.should_flush(upstream, grown) {
+            if self.should_flush(is_drained) {
                 return Read::Piece(self.take());
             }
             // Bypass Tokio's task budget: with an exhausted budget, readable data would look pending, which splits a
             // burst into many writes.
-            let more = tokio::task::unconstrained(next(upstream, &mut self.gathered));
+            let more = tokio::task::unconstrained(upstream.read_body(&mut self.gathered));
             match poll_now(more) {
                 None => return Read::Piece(self.take()),
                 Some(next) => step = next,
@@ -130,10 +131,10 @@ impl ResponseReader {
     }
 
     /// Reads the first piece, and notes whether it had to wait.
-    async fn first(&mut self, upstream: &mut ProviderSession) -> Next {
+    async fn first(&mut self, upstream: &mut ProviderSession) -> pingora::Result<ReadStep> {
         self.blocked = false;
         let ResponseReader { gathered, blocked: waited, .. } = self;
-        let mut first = std::pin::pin!(next(upstream, gathered));
+        let mut first = std::pin::pin!(upstream.read_body(gathered));
         std::future::poll_fn(|cx| {
             let polled = first.as_mut().poll(cx);
             *waited |= polled.is_pending();
@@ -142,14 +143,13 @@ impl ResponseReader {
         .await
     }
 
-    /// Returns whether to stop gathering: the limit is reached, or the last read from the socket contained only this
+    /// Returns whether to stop gathering: the limit is reached, or the last read from the connection contained only this
     /// piece, so that another read would find nothing.
-    fn should_flush(&self, upstream: &ProviderSession, grown: usize) -> bool {
+    fn should_flush(&self, is_drained: bool) -> bool {
         if !self.streaming {
             return self.gathered.len() >= GATHER_WHOLE;
         }
-        let last_read = upstream.stream().and_then(CoalescingStream::of).map(CoalescingStream::last_read);
-        self.gathered.len() >= GATHER || last_read.is_some_and(|read| grown + CHUNK_FRAMING >= read)
+        self.gathered.len() >= GATHER || is_drained
     }
 
     fn take(&mut self) -> Bytes {
@@ -208,53 +208,16 @@ pub(super) fn undecodable(error: DecodeError) -> Box<Error> {
 }
 
 fn single(upstream: &mut ProviderSession, whole: Bytes) -> Read {
-    match done(upstream) {
+    match is_complete(upstream) {
         Ok(false) => Read::Piece(whole),
         Ok(true) => Read::Last(whole),
         Err(error) => Read::Broken(whole, error),
     }
 }
 
-/// Result of one step of reading.
-enum Next {
-    /// An HTTP/1 piece of this length was appended to the buffer.
-    Appended(usize),
-    /// An HTTP/2 frame.
-    Whole(Bytes),
-    End,
-    Broken(Box<Error>),
-}
-
-async fn next(upstream: &mut ProviderSession, gathered: &mut BytesMut) -> Next {
-    if let HttpSession::H1(h1) = upstream {
-        loop {
-            match h1.read_body_ref().await {
-                // Pingora yields an empty piece for the last chunk, before its trailers.
-                Ok(Some([])) => {}
-                Ok(Some(piece)) => {
-                    gathered.extend_from_slice(piece);
-                    return Next::Appended(piece.len());
-                }
-                Ok(None) => return Next::End,
-                Err(error) => return Next::Broken(error.into_up()),
-            }
-        }
-    }
-    match upstream.read_response_body().await {
-        // An empty DATA frame may carry the end of the stream, which `done` finds.
-        Ok(Some(piece)) if piece.is_empty() => Next::Appended(0),
-        Ok(Some(piece)) => Next::Whole(piece),
-        Ok(None) => Next::End,
-        Err(error) => Next::Broken(error.into_up()),
-    }
-}
-
-/// Returns whether the body is complete. A reset HTTP/2 stream looks complete unless this check asks for its error.
-fn done(upstream: &mut ProviderSession) -> pingora::Result<bool> {
-    match upstream {
-        HttpSession::H2(h2) => h2.check_response_end_or_error().map_err(|error| error.into_up()),
-        other => Ok(other.response_done()),
-    }
+/// Returns whether the body is complete.
+fn is_complete(upstream: &mut ProviderSession) -> pingora::Result<bool> {
+    upstream.is_complete().map_err(|error| error.into_up())
 }
 
 /// Polls a future once. `None` if it is pending.

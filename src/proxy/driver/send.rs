@@ -3,34 +3,25 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header;
 use pingora::http::RequestHeader;
-use pingora::protocols::http::client::HttpSession;
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::coalesce::CoalescingStream;
 use super::downstream::client_gone;
 use super::exchange::ExchangeState;
 use super::fault::Fault;
 use super::hooks::{ExchangeHooks, Written};
 use super::interim::read_response_head;
 use super::outcome::{AttemptError, shutdown_error, timeout_error};
-use super::provider_socket::ProviderSession;
+use super::provider_session::{Pieces, ProviderSession};
 use super::provider_socket::conversation::SocketConversation;
 
-/// Largest slice of a request body in one write, in bytes. The write time-out applies to one slice.
-const WRITE_SLICE: usize = 128 * 1024;
 /// Largest body that is written as one piece, in bytes, even if edits have split it.
 const SINGLE_WRITE_LIMIT: u64 = 16 * 1024;
 /// Write time-out of one slice of a request body.
 pub(in crate::proxy) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time to wait for a response head after writing the request has failed.
 const EARLY_ERROR_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Pieces of a request body.
-type Pieces = SmallVec<[Bytes; 2]>;
 
 /// Part of the request that was written before the response head arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,20 +43,15 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
     ) -> Result<WrittenPart, AttemptError> {
         let mut head = Box::new(RequestHeader::build_no_case("POST", b"/", None)?);
         self.proxy.upstream_request_filter(self.session, &mut head, self.ctx).await?;
-        // HTTP/2 carries the host in `:authority` (RFC 9113, section 8.3.1).
-        if let HttpSession::H2(_) = upstream {
-            head.set_version(http::Version::HTTP_2);
-            head.remove_header(&header::HOST);
-        }
         let pieces = self.body_pieces(&head).await?;
         let conversation = match upstream {
-            HttpSession::Custom(_) => SocketConversation::of(self.session.req_header()),
+            ProviderSession::Socket(_) => SocketConversation::of(self.session.req_header()),
             _ => None,
         };
         let mut delivered = None;
         let outcome = {
             let mut sending = pin!(async {
-                if let Err(error) = write_request(upstream, head, pieces, conversation).await {
+                if let Err(error) = upstream.write_request(head, pieces, conversation).await {
                     // A provider may reject a request before it has read the whole body. The write then fails although
                     // the error response has arrived: read it, because it explains the failure.
                     let answered =
@@ -125,53 +111,5 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                 return Ok(pieces);
             }
         }
-    }
-}
-
-/// Writes the request. Over a WebSocket it is one message, without the items of its `conversation` that the provider has.
-/// Over HTTP the head is corked, so that it leaves in one write with the first piece of the body.
-async fn write_request(
-    upstream: &mut ProviderSession,
-    head: Box<RequestHeader>,
-    pieces: Pieces,
-    conversation: Option<SocketConversation>,
-) -> pingora::Result<()> {
-    if let HttpSession::Custom(socket) = upstream {
-        return socket.send_create(&pieces, conversation).await;
-    }
-    if let Some(corked) = upstream.stream().and_then(CoalescingStream::of) {
-        corked.cork();
-    }
-    upstream.write_request_header(head).await?;
-    if let Some(corked) = upstream.stream().and_then(CoalescingStream::of) {
-        corked.uncork();
-    }
-    if pieces.is_empty() {
-        return send_piece(upstream, Bytes::new(), true).await;
-    }
-    let last = pieces.len() - 1;
-    for (index, piece) in pieces.into_iter().enumerate() {
-        send_piece(upstream, piece, index == last).await?;
-    }
-    Ok(())
-}
-
-/// Writes a piece of the request body in slices of [`WRITE_SLICE`] bytes. `last` ends the body.
-pub(in crate::proxy) async fn send_piece(
-    upstream: &mut ProviderSession,
-    mut piece: Bytes,
-    last: bool,
-) -> pingora::Result<()> {
-    loop {
-        let slice = piece.split_to(WRITE_SLICE.min(piece.len()));
-        let end = last && piece.is_empty();
-        upstream.write_request_body(slice, end).await?;
-        if piece.is_empty() {
-            break;
-        }
-    }
-    match upstream {
-        HttpSession::H1(h1) if last => h1.finish_body().await.map(|_| ()),
-        _ => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::billing::{BudgetStatus, RateLimitStatus, RequestCharges};
 use super::context::Context;
 use super::phase::Identity;
-use crate::account::{Amount, ExpectedUsage, Key, estimate};
+use crate::account::{Amount, ExpectedUsage, Key};
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::ledger::{AccountId, ReserveError, ReserveOutcome};
 use crate::limits::Denied;
@@ -60,8 +60,9 @@ impl Gateway {
             let expected = ExpectedUsage { input, products: &[made], ..ExpectedUsage::default() };
             return self.admit_expected(ctx, model, &expected).await;
         }
-        let mut expected =
-            ExpectedUsage { input: estimate::body(body.text.pieces()), ..ExpectedUsage::default() };
+        // Estimated while the body arrived.
+        let input = ctx.phase.identity().map_or(0, |identity| identity.expected_input);
+        let mut expected = ExpectedUsage { input, ..ExpectedUsage::default() };
         if ctx.phase.identity().is_some_and(Identity::needs_admission) {
             let most = body.output_caps();
             expected.output = most.output;

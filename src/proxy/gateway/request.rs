@@ -18,6 +18,7 @@ use super::retry_state::RouteRequest;
 use super::signed_request::{authenticate_signed, is_signed, verify_signature};
 use super::trace::RequestTrace;
 use crate::account::Key;
+use crate::account::estimate::InputEstimate;
 use crate::cloud::sigv4::PayloadHasher;
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Client;
@@ -201,6 +202,8 @@ impl Gateway {
         hasher: &mut Option<PayloadHasher>,
     ) -> Result<(Box<Body>, Option<MemoryPermit>), ApiError> {
         let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed | Action::Predict, .. });
+        let is_form = form.is_some();
+        let mut estimate = InputEstimate::default();
         let mut reader = match form {
             Some(boundary) => BodyReader::form(api, boundary),
             None => BodyReader::new(api, batch),
@@ -209,11 +212,18 @@ impl Gateway {
             if let Some(hasher) = hasher {
                 hasher.update(&piece);
             }
+            estimate.add(&piece);
             reader.push(piece)
         };
         let permit = self.read_pieces(client, ctx, self.limits.body, take).await?;
         // Forms, and images in JSON, are decoded here: move the worker's other tasks if the body is large.
         let body = run_blocking_if_large(ctx.record.request_bytes as usize, || reader.finish())?;
+        if is_form {
+            estimate = InputEstimate::of(body.text.pieces());
+        }
+        if let Some(identity) = ctx.phase.identity_mut() {
+            identity.expected_input = estimate.tokens();
+        }
         Ok((Box::new(body), permit))
     }
 

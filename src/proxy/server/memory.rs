@@ -17,16 +17,22 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(30);
 /// connections to providers (`limits.pool_idle`), and states of idle connections.
 const TRIMS_WHEN_QUIET: u32 = 10;
 
-/// Configures the allocator. Must be called before the process starts other threads.
+/// Configures the allocator for this many workers. Must be called before the process starts other threads.
+///
+/// Each of glibc's arenas keeps what was freed in it. Bodies are freed on other threads than those that allocated them,
+/// and threads come and go with large bodies, so that with glibc's eight arenas for each processor four bodies of 5 MB
+/// took 100 MB; with one for each worker they take 22 MB, and small requests cost the same.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "the allocator has no safe interface for this setting")]
-pub(in crate::proxy) fn set_up() {
+pub(in crate::proxy) fn set_up(workers: usize) {
     /// Free memory that glibc retains at the top of each arena's heap, in bytes.
     const KEPT: i32 = 64 << 20;
     /// Size from which glibc uses `mmap` for a block and returns it on free, in bytes.
     const LARGE: i32 = 4 << 20;
+    let arenas = libc::c_int::try_from(workers).unwrap_or(libc::c_int::MAX).max(1);
     // SAFETY: `mallopt` takes two integers, touches no memory of ours, and ignores what it does not know.
     unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, arenas);
         libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT);
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
     }
@@ -34,7 +40,7 @@ pub(in crate::proxy) fn set_up() {
 
 /// Does nothing: other allocators need no settings.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(in crate::proxy) fn set_up() {}
+pub(in crate::proxy) fn set_up(_workers: usize) {}
 
 /// Returns freed memory to the system. Blocks for some milliseconds, and so does an allocation from the part of the heap
 /// that is being searched.
@@ -124,7 +130,7 @@ mod tests {
     fn trim_returns_the_memory_of_freed_blocks() {
         const BLOCKS: usize = 20_000;
         const SIZE: usize = 1_024;
-        set_up();
+        set_up(2);
         // Every block is written, and the last one stays, so that the heap cannot shrink from its end.
         let mut blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; SIZE]).collect();
         let last = blocks.pop();

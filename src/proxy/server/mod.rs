@@ -136,6 +136,14 @@ pub struct Server {
     store_address: StoreAddress,
 }
 
+/// Returns the number of worker threads: that of the settings, or else one for each processor.
+fn workers(settings: &Settings) -> usize {
+    match settings.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    }
+}
+
 impl Server {
     /// Loads and opens everything that can fail before a port is opened: logs, stores, ledger and resolver.
     ///
@@ -147,6 +155,7 @@ impl Server {
         options: ServeOptions,
     ) -> Result<Self, ServeError> {
         let Loaded { settings, snapshot, baseline, file, admin_access } = loaded;
+        memory::set_up(workers(&settings));
         let metrics = Arc::new(Metrics::new()?);
         let destination = match &settings.log.access {
             LogTo::Off => Destination::Off,
@@ -232,7 +241,6 @@ impl Server {
     /// # Errors
     /// Returns [`ServeError`] if a listener or the admin port cannot be set up.
     pub fn run(self, started: Started) -> Result<(), ServeError> {
-        memory::set_up();
         tokens::set_blocking(|work| run_blocking(work));
         let conf = self.configuration();
         if !self.options.upgrade {
@@ -330,9 +338,8 @@ impl Server {
     }
 
     fn configuration(&self) -> ServerConf {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         ServerConf {
-            threads: if self.settings.threads == 0 { cores } else { self.settings.threads },
+            threads: workers(&self.settings),
             upgrade_sock: self.settings.upgrade_socket.display().to_string(),
             // Last resort only: the process exits by itself when the last response is complete.
             grace_period_seconds: Some((self.settings.drain + GRACE).as_secs()),

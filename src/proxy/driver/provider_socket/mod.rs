@@ -1,8 +1,7 @@
 //! WebSockets to providers (docs/websocket.md#to-providers): a request goes over an open socket as one event, and the
 //! events of its response come back as the server-sent events of an HTTP response.
 //!
-//! `session` is Pingora's custom session of one socket: the driver writes, reads and times it like an HTTP
-//! connection. `attempt` takes or opens one for an attempt, `open` makes the handshake. `pool` holds the idle
+//! `session` is one socket: the driver writes, reads and times it like an HTTP connection. `attempt` takes or opens one for an attempt, `open` makes the handshake. `pool` holds the idle
 //! sockets, each with a task that answers pings, and remembers providers that refuse sockets. `conversation` is the
 //! socket that a client's conversation keeps for itself. `steering` brings it what the client says during a response.
 //!
@@ -15,8 +14,3 @@ pub(in crate::proxy) mod open;
 pub(in crate::proxy) mod pool;
 pub(in crate::proxy) mod session;
 pub(in crate::proxy) mod steering;
-
-use pingora::protocols::http::client::HttpSession;
-
-/// Connection to a provider: HTTP/1, an HTTP/2 stream, or a WebSocket.
-pub(in crate::proxy) type ProviderSession = HttpSession<session::ProviderSocket>;

@@ -1,4 +1,4 @@
-//! One WebSocket to a provider, as a session of Pingora: a response is read as an HTTP response with server-sent events.
+//! One WebSocket to a provider: a response is read as an HTTP response with server-sent events.
 
 mod steers;
 
@@ -6,15 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures_util::{SinkExt as _, StreamExt as _};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
-use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::protocols::http::custom::client::Session as CustomSession;
-use pingora::protocols::http::custom::{BodyWrite, CustomMessageWrite};
-use pingora::protocols::l4::socket::SocketAddr;
-use pingora::protocols::{Digest, Stream};
+use http::{HeaderName, HeaderValue, header};
+use pingora::http::ResponseHeader;
+use pingora::protocols::Stream;
 use pingora::{Error, ErrorType, Result, RetryType};
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -342,32 +338,17 @@ fn refusal_head(refusal: &Refusal<'_>) -> Result<ResponseHeader> {
     Ok(head)
 }
 
-#[async_trait]
-impl CustomSession for ProviderSocket {
-    async fn write_request_header(&mut self, _req: Box<RequestHeader>, _end: bool) -> Result<()> {
-        // The handshake had the headers.
-        Ok(())
+impl ProviderSocket {
+    /// Sets the time-out of a write of up to [`WRITE_SLICE`] bytes. The exchange timer bounds reads.
+    pub(in crate::proxy::driver) fn set_write_timeout(&mut self, timeout: Duration) {
+        self.0.write_timeout = timeout;
     }
 
-    async fn write_request_body(&mut self, data: Bytes, end: bool) -> Result<()> {
-        if !end {
-            return Err(Error::explain(ErrorType::InternalError, "a request of a WebSocket is one message"));
-        }
-        self.send_create(&[data], None).await
-    }
-
-    async fn finish_request_body(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    // The exchange timer bounds reads.
-    fn set_read_timeout(&mut self, _timeout: Option<Duration>) {}
-
-    fn set_write_timeout(&mut self, timeout: Option<Duration>) {
-        self.0.write_timeout = timeout.unwrap_or(Duration::MAX);
-    }
-
-    async fn read_response_header(&mut self) -> Result<()> {
+    /// Waits for the first event of the response.
+    ///
+    /// # Errors
+    /// Returns an error if the socket fails or is closed before.
+    pub(in crate::proxy::driver) async fn read_response_header(&mut self) -> Result<()> {
         loop {
             let text = self.0.event().await?;
             if self.0.begin(&text).await? {
@@ -376,7 +357,16 @@ impl CustomSession for ProviderSocket {
         }
     }
 
-    async fn read_response_body(&mut self) -> Result<Option<Bytes>> {
+    /// Returns the head of the response; `None` before its first event.
+    pub(in crate::proxy::driver) fn response_header(&self) -> Option<&ResponseHeader> {
+        self.0.head.as_ref()
+    }
+
+    /// Returns the next events. `None` at the end of the response. Cancel-safe.
+    ///
+    /// # Errors
+    /// Returns an error if the socket fails or is closed before the end.
+    pub(in crate::proxy::driver) async fn read_response_body(&mut self) -> Result<Option<Bytes>> {
         let state = &mut *self.0;
         if state.out.is_empty() {
             match state.phase {
@@ -409,69 +399,8 @@ impl CustomSession for ProviderSocket {
         Ok(Some(state.out.split().freeze()))
     }
 
-    fn response_finished(&self) -> bool {
+    /// Whether the response has ended and was taken to its end.
+    pub(in crate::proxy::driver) fn response_finished(&self) -> bool {
         self.0.phase == Phase::Ready && self.0.out.is_empty()
-    }
-
-    async fn shutdown(&mut self, _code: u32, _ctx: &str) {
-        self.0.phase = Phase::Broken;
-    }
-
-    fn response_header(&self) -> Option<&ResponseHeader> {
-        self.0.head.as_ref()
-    }
-
-    fn was_upgraded(&self) -> bool {
-        false
-    }
-
-    fn digest(&self) -> Option<&Digest> {
-        None
-    }
-
-    fn digest_mut(&mut self) -> Option<&mut Digest> {
-        None
-    }
-
-    fn server_addr(&self) -> Option<&SocketAddr> {
-        None
-    }
-
-    fn client_addr(&self) -> Option<&SocketAddr> {
-        None
-    }
-
-    async fn read_trailers(&mut self) -> Result<Option<HeaderMap>> {
-        Ok(None)
-    }
-
-    fn fd(&self) -> i32 {
-        self.0.ws.get_ref().id()
-    }
-
-    async fn check_response_end_or_error(&mut self, _headers: bool) -> Result<bool> {
-        Ok(self.response_finished())
-    }
-
-    fn take_request_body_writer(&mut self) -> Option<Box<dyn BodyWrite>> {
-        None
-    }
-
-    async fn finish_custom(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn take_custom_message_reader(
-        &mut self,
-    ) -> Option<Box<dyn futures_core::Stream<Item = Result<Bytes>> + Unpin + Send + Sync + 'static>> {
-        None
-    }
-
-    async fn drain_custom_messages(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn take_custom_message_writer(&mut self) -> Option<Box<dyn CustomMessageWrite>> {
-        None
     }
 }
