@@ -17,6 +17,7 @@ mod cache_key;
 mod catalogue;
 pub mod chat;
 pub mod codec;
+pub mod content_last;
 pub mod converse;
 pub mod count_tokens;
 pub mod embeddings;

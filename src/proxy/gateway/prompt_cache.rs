@@ -9,13 +9,21 @@ use http::HeaderValue;
 use super::attempt::Attempt;
 use super::cache_plan::{CacheAction, CachePlan};
 use super::context::Context;
+use super::fallback::conversation;
 use crate::account::{Amount, CacheEffect};
 use crate::canonical::{CachePolicy, Usage};
 use crate::proxy::Gateway;
 use crate::route::affinity::fingerprint;
 use crate::route::{Model, Target};
+use crate::wire::Api;
 use crate::wire::request::Body;
-use crate::wire::{Api, prompt};
+
+/// Prompt whose caching is planned.
+pub(super) struct CachedPrompt<'b> {
+    /// Hash of the client's session header. `None` if it sent none.
+    pub(super) session: Option<u64>,
+    pub(super) body: &'b Body,
+}
 
 impl Context {
     /// Returns the prompt-cache policy of the request: the key's, or the model's.
@@ -31,13 +39,13 @@ impl Context {
 
 impl Gateway {
     /// Plans the prompt caching of an attempt at a target through the API `upstream`.
-    pub(in crate::proxy) fn plan_caching(
+    pub(super) fn plan_caching(
         &self,
         ctx: &Context,
         model: &Model,
         target: Option<&Target>,
         upstream: Api,
-        body: &Body,
+        prompt: &CachedPrompt<'_>,
     ) -> CachePlan {
         let policy = ctx.cache_policy(model);
         let target = target.filter(|_| policy != CachePolicy::Off && upstream.format().is_some());
@@ -49,8 +57,8 @@ impl Gateway {
             let long_pays = policy == CachePolicy::Auto
                 && self.cache_lifetimes.observe(ctx.key_name(), &model.id, seconds);
             plan.breakpoints = policy.rule(support, long_pays).filter(|_| !plan.is_paused);
-        } else if target.provider.takes_cache_key(upstream) && body.wants_cache_key() {
-            let conversation = prompt::conversation(body, fingerprint);
+        } else if target.provider.takes_cache_key(upstream) && prompt.body.wants_cache_key() {
+            let conversation = conversation(prompt.session, prompt.body);
             // Owners are separate: with equal keys their conversations would share the provider's rate per key.
             let owner = ctx.key().map_or("", |key| key.owner());
             plan.key =
