@@ -35,6 +35,7 @@ pub mod overflow;
 pub mod path;
 pub mod pieces;
 pub mod prompt;
+mod prompt_sections;
 mod ranges;
 mod read;
 pub mod request;

@@ -163,6 +163,7 @@ impl Selection {
             pieces_sent: 0,
             changes: Changes::default(),
             caching: CacheAction::Off,
+            sections: self.caching.sections,
             translation: None,
             warning: None,
             betas: Betas::default(),

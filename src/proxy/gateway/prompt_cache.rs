@@ -2,7 +2,8 @@
 //! of it.
 //!
 //! The places of breakpoints live in `canonical::breakpoints`, the edits in `wire`, the decision to pause in
-//! `route::cache_yield`, and the choice of the lifetime in `route::cache_lifetime`.
+//! `route::cache_yield`, the choice of the lifetime in `route::cache_lifetime`, and the causes of misses in
+//! `route::cache_misses`.
 
 use http::HeaderValue;
 
@@ -13,10 +14,16 @@ use super::fallback::conversation;
 use crate::account::{Amount, CacheEffect};
 use crate::canonical::{CachePolicy, Usage};
 use crate::proxy::Gateway;
+use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::route::affinity::fingerprint;
+use crate::route::cache_misses::CacheMiss;
 use crate::route::{Model, Target};
 use crate::wire::Api;
 use crate::wire::request::Body;
+
+/// Shortest prompt that every provider caches, in tokens. Some models cache shorter ones; OpenAI, Anthropic and Google
+/// name this number for most (documentation of November 2026).
+const SHORTEST_CACHED: u64 = 1_024;
 
 /// Prompt whose caching is planned.
 pub(super) struct CachedPrompt<'b> {
@@ -64,7 +71,30 @@ impl Gateway {
             plan.key =
                 conversation.map(|hash| format!("mgw-{:016x}", fingerprint(hash, owner.as_bytes())).into());
         }
+        if self.cache_misses.watches(ctx.key_name(), &model.id) {
+            let sections = || Box::new(prompt.body.prompt_sections(fingerprint));
+            plan.sections = Some(run_blocking_if_large(prompt.body.text.len(), sections));
+        }
         plan
+    }
+
+    /// Records whether a finished request with automatic prompt caching has read from the provider's cache. Returns why
+    /// it has not, and counts that; `None` if it has, if its prompt is too short for any cache, or its provider does
+    /// not report what it caches.
+    pub(super) fn diagnose_caching(&self, ctx: &mut Context, usage: &Usage) -> Option<CacheMiss> {
+        let sections = ctx.attempt_mut().and_then(|attempt| attempt.sections.take());
+        let attempt = ctx.attempt().filter(|attempt| attempt.caching != CacheAction::Off)?;
+        let reports = usage.cached.is_some() || usage.cache_write.is_some();
+        if !reports || usage.input.unwrap_or(0) < SHORTEST_CACHED {
+            return None;
+        }
+        let has_read = usage.cached.unwrap_or(0) > 0;
+        let model = &attempt.model.id;
+        let sections = sections.map(|sections| *sections);
+        let miss = self.cache_misses.record(ctx.key_name(), model, sections, has_read)?;
+        let provider = attempt.target().map_or("", |target| &*target.provider.name);
+        self.metrics.cache_misses.with_label_values(&[&**model, provider, miss.label()]).inc();
+        Some(miss)
     }
 
     /// Counts a finished request with automatic prompt caching, and records whether its reads repay its writes.

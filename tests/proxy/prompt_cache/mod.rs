@@ -177,9 +177,15 @@ async fn conversation_is_cheap_through(gateway: &Gateway, agent: Agent, turns: u
         before = now;
     }
     let [input, read, written] = before;
-    assert!(read >= 0.95 * reusable, "{read} of {reusable} tokens were read");
     // Prices relative to plain input.
     let cost = (input - read - written) + 0.1 * read + 1.25 * written;
+    let path = agent(0).0;
+    eprintln!(
+        "{path}: {turns} turns, {:.1} % of the reusable tokens read, input costs {:.3} of plain input",
+        100.0 * read / reusable,
+        cost / input
+    );
+    assert!(read >= 0.95 * reusable, "{read} of {reusable} tokens were read");
     assert!(cost <= 0.2 * input, "{cost} of {input}");
     let metrics = gateway.metrics().await;
     let money = |name| metrics.sum(name, &[("model", MODEL), ("provider", "p")]);
