@@ -1,5 +1,6 @@
-//! Cost of automatic prompt-cache breakpoints in a body that is forwarded: finding the places and inserting the marks,
-//! beside the scan that every body gets, for conversations of several lengths.
+//! Cost of automatic prompt-cache breakpoints, for conversations of several lengths. In a body that is forwarded:
+//! finding the places and inserting the marks, beside the scan that every body gets. In a request that is translated,
+//! to the messages format and to Converse: the translation with marks, beside the one without.
 #![allow(
     missing_docs,
     clippy::print_stdout,
@@ -12,9 +13,11 @@ mod measure;
 
 use bytes::Bytes;
 use measure::{Subject, copy, criterion, print_summary};
-use model_gateway::canonical::{BreakpointRule, CacheBreakpoint};
-use model_gateway::wire::Api;
+use model_gateway::canonical::{BreakpointRule, CacheBreakpoint, Dialect, Thinking};
+use model_gateway::json::EscapedString;
+use model_gateway::translate::{PromptCaching, StoreOptions, TranslateRequest, outgoing_stored};
 use model_gateway::wire::request::{Body, BodyReader};
+use model_gateway::wire::{Api, Format};
 
 const RULE: BreakpointRule = BreakpointRule {
     instructions: CacheBreakpoint::Short,
@@ -49,6 +52,47 @@ fn scan(text: &Bytes) -> Body {
     reader.finish().unwrap()
 }
 
+/// Returns the same conversation as a chat request.
+fn chat_request(turns: usize) -> String {
+    let tool = format!(
+        r#"{{"type":"function","function":{{"name":"read","description":"{}","parameters":{{"type":"object"}}}}}}"#,
+        "d ".repeat(400)
+    );
+    let system = "You are a coding agent. ".repeat(80);
+    let mut messages =
+        format!(r#"{{"role":"system","content":"{system}"}},{{"role":"user","content":"Fix the tests."}}"#);
+    for turn in 0..turns {
+        let lines = format!("let x = \\\"{turn}\\\";\\n").repeat(45);
+        messages += &format!(
+            r#",{{"role":"assistant","content":"Next.","tool_calls":[{{"id":"t{turn}","type":"function","function":{{"name":"read","arguments":"{{\"path\":\"src/{turn}.rs\"}}"}}}}]}},{{"role":"tool","tool_call_id":"t{turn}","content":"{lines}"}}"#
+        );
+    }
+    format!(r#"{{"model":"m","max_tokens":1024,"tools":[{tool},{tool}],"messages":[{messages}]}}"#)
+}
+
+/// Translates a chat request. Returns the length of the result.
+fn translate(text: &str, provider: Format, breakpoints: Option<BreakpointRule>) -> usize {
+    let dialect = Dialect::plain("claude-sonnet-4-5", "p");
+    let model = EscapedString::from("m");
+    let ask = TranslateRequest {
+        client: Format::Chat,
+        provider,
+        stream: false,
+        array: false,
+        thinking: Thinking::Unset,
+        dialect: &dialect,
+        model: &model,
+        id: "req_1",
+        seed: "1",
+        now: 1,
+    };
+    let caching = PromptCaching { breakpoints, key: None };
+    let stored = StoreOptions { caching, ..StoreOptions::default() };
+    let translated = outgoing_stored(text, &ask, stored).unwrap();
+    assert_eq!(translated.breakpoints > 0, breakpoints.is_some());
+    translated.body.len()
+}
+
 fn main() {
     let mut criterion = criterion(200, 1_000);
     let (mut summary, mut place) = (Vec::new(), Vec::new());
@@ -65,6 +109,19 @@ fn main() {
             body.text.clone().edited(&edits)
         });
         subject.case("trees", || serde_json::from_slice::<serde_json::Value>(&text).unwrap());
+        summary.extend(subject.lines());
+        let text = chat_request(turns);
+        let name = format!("{turns} turns, translated, {} bytes", text.len());
+        let mut subject = Subject::new(&mut criterion, name, text.len(), 1);
+        let bytes = Bytes::from(text.clone());
+        subject.case("copy", || copy(std::slice::from_ref(&bytes), &mut place));
+        for (format, plain, marked) in [
+            (Format::Messages, "messages", "messages with marks"),
+            (Format::Converse, "Converse", "Converse with marks"),
+        ] {
+            subject.case(plain, || translate(&text, format, None));
+            subject.case(marked, || translate(&text, format, Some(RULE)));
+        }
         summary.extend(subject.lines());
     }
     print_summary(&summary);

@@ -66,6 +66,7 @@ fn counted() -> Metrics {
     series.finish(&metrics, &done, &usage);
     metrics.errors.with_label_values(&["rate_limited", "upstream"]).inc();
     metrics.cache_requests.with_label_values(&["m", "p", "breakpoints"]).inc();
+    metrics.cache_misses.with_label_values(&["m", "p", "tools"]).inc();
     metrics.limit_refusals.with_label_values(&["key", "concurrent"]).inc();
     metrics.ledger_failures.with_label_values(&["settle", "failed"]).inc();
     metrics.upstream_retries.with_label_values(&["p", "stale_connection"]).inc();

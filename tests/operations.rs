@@ -68,6 +68,7 @@ fn operations_page_lists_every_access_log_field() {
         upstream_id: text,
         stream: true,
         finish: text,
+        cache_changed: text,
         usage: Usage {
             input: Some(1),
             cached: Some(1),

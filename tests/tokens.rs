@@ -196,6 +196,42 @@ fn token_estimates_match_recorded_counts() {
     assert!(faults.is_empty(), "{faults:?}");
 }
 
+/// The estimate that a stream begins with whose provider reports its usage at the end: from the bytes of the body
+/// alone, so that no text is counted before the response begins. The recorded prompts of providers that add prompts of
+/// their own are part of the sample.
+#[cfg(feature = "proxy")]
+#[test]
+fn estimate_at_the_start_of_a_stream_has_the_size_of_the_count() {
+    use model_gateway::account::estimate;
+
+    let Some(samples) = samples() else { return };
+    let mut errors: [Vec<f64>; 3] = Default::default();
+    for sample in &samples {
+        let is_seen = !UNSEEN.iter().any(|word| sample.body.contains(word));
+        let request = decode_request(sample.format, &sample.body).ok().filter(|_| is_seen);
+        let Some(tally) = request.map(|request| Tally::of(&request)) else { continue };
+        if tally.images > 0 || tally.media > 0 {
+            continue;
+        }
+        let expected = estimate::body(std::iter::once(sample.body.as_bytes()));
+        let size = usize::from(sample.counted >= 100) + usize::from(sample.counted >= 1_000);
+        errors[size].push(expected as f64 / sample.counted as f64 - 1.0);
+    }
+    for (name, all) in ["below 100", "100 to 999", "1,000 and more"].into_iter().zip(&mut errors) {
+        all.sort_by(f64::total_cmp);
+        let at = |part: f64| all[((all.len() - 1) as f64 * part) as usize] * 100.0;
+        println!(
+            "{name} tokens: {} requests, from the bytes {:+.0} % (median), eight of ten from {:+.0} % to {:+.0} %",
+            all.len(),
+            at(0.5),
+            at(0.1),
+            at(0.9)
+        );
+        // Names and punctuation of the JSON outweigh the text of a short prompt.
+        assert!(name == "below 100" || at(0.5).abs() <= 40.0, "{name}: {:+.0} %", at(0.5));
+    }
+}
+
 /// Compressed vocabularies of the token counts, made of those of the crate that the counts are compared with.
 #[test]
 fn vocabularies_in_the_binary_are_those_of_the_reference() {

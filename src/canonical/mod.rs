@@ -3,7 +3,8 @@
 //! It is the hub that every wire format decodes into and encodes from: a [`Request`] with its [`content`] and
 //! [`tools`], the [`Event`]s of a response with their grammar checker ([`Grammar`]), the [`Answer`] that collects these
 //! events, [`Usage`] with one counting rule for all formats, provider signatures ([`ProviderSignature`]), the
-//! capability profile of a model ([`Dialect`]) and automatic prompt-cache [`breakpoints`]. Text stays escaped and is borrowed from the bytes that it arrived in.
+//! capability profile of a model ([`Dialect`]), automatic prompt-cache [`breakpoints`] and fingerprints of the
+//! [sections of a prompt](prompt_sections). Text stays escaped and is borrowed from the bytes that it arrived in.
 //!
 //! It also holds the requests that are not conversations: embeddings ([`embed`]), reranking ([`rank`]), images
 //! ([`image`]) and videos ([`video`]); billing units other than tokens ([`Product`]); and [`Index`], a constant-time
@@ -21,6 +22,7 @@ pub mod grammar;
 pub mod image;
 pub mod index;
 pub mod lost;
+pub mod prompt_sections;
 pub mod quirks;
 pub mod rank;
 pub mod request;

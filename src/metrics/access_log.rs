@@ -83,6 +83,8 @@ pub struct Line<'a> {
     pub stream: bool,
     /// Finish reason as the provider spelled it.
     pub finish: Option<&'a str>,
+    /// First section of the prompt that differs from the request before, if the provider's prompt cache was missed.
+    pub cache_changed: Option<&'a str>,
     /// Token usage.
     pub usage: Usage,
     /// Charge in nano-units; `None` if the request cannot be charged.
@@ -143,6 +145,7 @@ impl Line<'_> {
         text(&mut json, "finish", self.finish);
         number(&mut json, "input_tokens", self.usage.input);
         number(&mut json, "cached_input_tokens", self.usage.cached);
+        text(&mut json, "cache_changed", self.cache_changed);
         number(&mut json, "output_tokens", self.usage.output);
         number(&mut json, "reasoning_tokens", self.usage.reasoning);
         decimal(&mut json, "cost", self.cost.map(i64::unsigned_abs), 9);

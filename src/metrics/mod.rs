@@ -47,6 +47,8 @@ pub struct Metrics {
     pub cache_surcharge: IntCounterVec,
     /// Requests with automatic prompt caching, by action.
     pub cache_requests: IntCounterVec,
+    /// Requests that read nothing from the prompt cache, by what changed.
+    pub cache_misses: IntCounterVec,
     /// Requests rejected by a limit.
     pub limit_refusals: IntCounterVec,
     /// Failed ledger operations.
@@ -165,6 +167,7 @@ impl Metrics {
             cache_saved: make.counters(&table::CACHE_SAVED)?,
             cache_surcharge: make.counters(&table::CACHE_SURCHARGE)?,
             cache_requests: make.counters(&table::CACHE_REQUESTS)?,
+            cache_misses: make.counters(&table::CACHE_MISSES)?,
             limit_refusals: make.counters(&table::LIMIT_REFUSALS)?,
             ledger_failures: make.counters(&table::LEDGER_FAILURES)?,
             overhead: make.histogram(&table::OVERHEAD)?,

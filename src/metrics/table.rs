@@ -95,6 +95,10 @@ table! {
     CACHE_REQUESTS = "gateway_cache_requests_total" MetricType::Counter, &["model", "provider", "action"],
         "Requests with automatic prompt caching, by what the gateway added (breakpoints, key, none, or paused because \
          reads do not repay writes).";
+    /// Requests with automatic prompt caching that read nothing from the cache.
+    CACHE_MISSES = "gateway_cache_misses_total" MetricType::Counter, &["model", "provider", "changed"],
+        "Requests with automatic prompt caching that read nothing from the provider's cache, by the first section of the \
+         prompt that differs from an earlier request of the key (tools, instructions, turn, nothing, or unknown).";
     /// Requests rejected by a limit.
     LIMIT_REFUSALS = "gateway_limit_refusals_total" MetricType::Counter, &["scope", "limit"],
         "Requests that a limit of a key or an account rejected, by the limit's name in keys.toml, or balance.";

@@ -47,7 +47,7 @@ impl Provider {
             }
             Api::Converse => super::bedrock::dialect(base, plain),
             _ if matches!(self.preset, Preset::OpenAi | Preset::Azure) => openai(base, plain),
-            _ => presets::dialect(self.preset, base, plain, self.base.prefix().ends_with("/beta")),
+            _ => presets::dialect(self.preset, base, plain, api, self.base.prefix().ends_with("/beta")),
         }
     }
 
@@ -63,6 +63,15 @@ impl Provider {
     /// Returns whether the model is available through the responses API only (OpenAI API, "Models").
     pub fn serves_responses_only(&self, model: &str) -> bool {
         matches!(self.preset, Preset::OpenAi | Preset::Azure) && is_responses_only(model)
+    }
+
+    /// Returns whether requests for a model through `api` can have what OpenAI introduced with GPT-5: `verbosity`, and
+    /// custom tools, whose input is free text (OpenAI API, "Using GPT-5", "Function calling").
+    pub fn has_gpt5_parameters(&self, api: Api, model: &str) -> bool {
+        let plain = model.rsplit('/').next().unwrap_or(model);
+        matches!(api, Api::Chat | Api::Responses)
+            && matches!(self.preset, Preset::OpenAi | Preset::Azure)
+            && version_after(plain, "gpt-").is_some_and(|version| version >= (5, 0))
     }
 
     /// Returns whether chat streams can request usage.
@@ -231,16 +240,20 @@ fn openai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         return base;
     }
     if let Some((5, minor)) = version_after(model, "gpt-") {
-        // 5.1 added "none", 5.2 added "xhigh"; 5.0 has "minimal" as its lowest effort.
+        // 5.1 added "none", 5.2 "xhigh", 5.6 "max"; 5.0 has "minimal" as its lowest effort.
         return match minor {
             0 => reasoning(Effort::Minimal, Effort::High, false),
             1 => reasoning(Effort::Low, Effort::High, true),
-            _ => reasoning(Effort::Low, Effort::XHigh, true),
+            2..=5 => reasoning(Effort::Low, Effort::XHigh, true),
+            _ => reasoning(Effort::Low, Effort::Max, true),
         };
     }
     let o_series = model.strip_prefix('o').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     if o_series {
         return reasoning(Effort::Low, Effort::High, false);
+    }
+    if version_after(model, "gpt-").is_some_and(|version| version > (5, 0)) {
+        return reasoning(Effort::Low, Effort::Max, true);
     }
     let newest = reasoning(Effort::Low, Effort::XHigh, true);
     if ["gpt-", "codex-"].iter().any(|family| model.starts_with(family)) {

@@ -123,8 +123,9 @@ fn lacking(dialect: &Dialect<'_>) -> String {
     let media: &[&str] = if dialect.media_urls { &[] } else { &["image_url"] };
     let custom: &[&str] = if *custom_tools { &[] } else { &["custom tools"] };
     let lists = [sampling, media, custom];
-    // The page lists the elements that only OpenAI supports once, above the table.
-    let own = lacks.iter().filter(|list| !list.contains(&"moderation")).flat_map(|list| list.iter());
+    // The page lists the elements that only OpenAI supports once, above the table, and who takes a cache key.
+    let is_above = |list: &&[&str]| list.contains(&"moderation") || list.contains(&"prompt_cache_key");
+    let own = lacks.iter().filter(|list| !is_above(list)).flat_map(|list| list.iter());
     words(own.chain(lists.into_iter().flatten()).copied())
 }
 

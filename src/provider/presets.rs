@@ -8,6 +8,7 @@ use super::preset::Preset;
 use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use crate::canonical::quirks::{Quirks, ToolChoiceSupport};
 use crate::canonical::{Dialect, Effort};
+use crate::wire::Api;
 
 /// Request members of OpenAI only, which providers of the same API ignore or reject.
 const OPENAI_ONLY: &[&str] = &[
@@ -15,7 +16,6 @@ const OPENAI_ONLY: &[&str] = &[
     "metadata",
     "moderation",
     "prediction",
-    "prompt_cache_key",
     "prompt_cache_options",
     "prompt_cache_retention",
     "safety_identifier",
@@ -23,6 +23,9 @@ const OPENAI_ONLY: &[&str] = &[
     "store",
     "verbosity",
 ];
+
+/// Request member by which OpenAI and some others send the requests of a conversation to the same machines.
+const CACHE_KEY: &[&str] = &["prompt_cache_key"];
 
 /// Quirks of a typical server of OpenAI-compatible chat completions.
 const USUAL: Quirks = Quirks { choices: ToolChoiceSupport::USUAL, custom_tools: false, ..Quirks::PLAIN };
@@ -33,15 +36,15 @@ const fn effort(min: Effort, max: Effort, off: bool) -> ReasoningSupport {
     ReasoningSupport::Effort { min, max, off }
 }
 
-/// Returns the profile of a preset for a model. `beta` is true for a base URL of preview features.
-pub(super) fn dialect<'d>(row: Preset, base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
+/// Returns the profile of a preset for a model through `api`. `beta` is true for a base URL of preview features.
+pub(super) fn dialect<'d>(row: Preset, base: Dialect<'d>, model: &str, api: Api, beta: bool) -> Dialect<'d> {
     let name = model.to_ascii_lowercase();
     match row {
         Preset::DeepSeek => deepseek(base, &name, beta),
         Preset::Qwen => qwen(base, &name),
         Preset::Moonshot => moonshot(base, &name),
         Preset::Glm => glm(base, &name),
-        Preset::Xai => xai(base, &name),
+        Preset::Xai => xai(base, &name, api),
         Preset::Groq => groq(base, &name),
         Preset::Mistral => mistral(base),
         Preset::OpenRouter => openrouter(base, &name),
@@ -65,6 +68,7 @@ fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
+            CACHE_KEY,
             &["logit_bias", "n", "parallel_tool_calls", "seed", "tool_strict", "user", "web_search"],
         ],
         temperature: Some(("0", "2")),
@@ -78,6 +82,7 @@ fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
     const FIRST: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
+            CACHE_KEY,
             &["logit_bias", "n", "parallel_tool_calls", "seed", "tool_strict", "user", "web_search"],
             &["logprobs"],
         ],
@@ -102,7 +107,7 @@ fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
 /// mode".
 fn qwen<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
-        lacks: &[OPENAI_ONLY, &["logit_bias", "reasoning_effort", "tool_strict", "user"]],
+        lacks: &[OPENAI_ONLY, CACHE_KEY, &["logit_bias", "reasoning_effort", "tool_strict", "user"]],
         choices: ToolChoiceSupport { any: None, while_reasoning: false, ..ToolChoiceSupport::USUAL },
         ..USUAL
     };
@@ -202,7 +207,7 @@ fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         "tool_strict",
     ];
     const ALWAYS: Quirks = Quirks {
-        lacks: &[OPENAI_ONLY, LACKS],
+        lacks: &[OPENAI_ONLY, CACHE_KEY, LACKS],
         renames: &[("user", "user_id")],
         tool_stream: Some("tool_stream"),
         search_tool: Some(r#"{"type":"web_search","web_search":{"enable":true}}"#),
@@ -214,7 +219,7 @@ fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         ..USUAL
     };
     const SWITCHED: Quirks =
-        Quirks { lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]], efforts: None, ..ALWAYS };
+        Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, LACKS, &["reasoning_effort"]], efforts: None, ..ALWAYS };
     let dialect = Dialect {
         structured: Structured::Json,
         reasoning_replay: true,
@@ -234,13 +239,23 @@ fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
 }
 
 /// Source: xAI, "Chat completions", "Reasoning".
-fn xai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+fn xai<'d>(base: Dialect<'d>, model: &str, api: Api) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
-        lacks: &[OPENAI_ONLY, &["logit_bias", "web_search"]],
+        lacks: &[OPENAI_ONLY, CACHE_KEY, &["logit_bias", "web_search"]],
         efforts: Some(["low", "low", "high", "high", "high", "high"]),
         ..USUAL
     };
     const FOURTH: Quirks = Quirks {
+        lacks: &[
+            OPENAI_ONLY,
+            CACHE_KEY,
+            &["logit_bias", "web_search"],
+            &["frequency_penalty", "presence_penalty", "stop"],
+        ],
+        ..HABITS
+    };
+    // A chat request has the key of its prompt cache in a header of xAI's own.
+    const RESPONSES: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
             &["logit_bias", "web_search"],
@@ -253,7 +268,11 @@ fn xai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     Dialect {
         reasoning: if told { effort(Effort::Low, Effort::High, false) } else { ReasoningSupport::Fixed },
         max_completion_tokens: true,
-        quirks: if newer { const { &FOURTH } } else { const { &HABITS } },
+        quirks: match api {
+            Api::Responses => const { &RESPONSES },
+            _ if newer => const { &FOURTH },
+            _ => const { &HABITS },
+        },
         ..base
     }
 }
@@ -261,7 +280,7 @@ fn xai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
 /// Source: Groq, "API reference", "Reasoning", "Structured outputs".
 fn groq<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
-        lacks: &[OPENAI_ONLY, &["logit_bias", "logprobs", "n", "name", "user", "web_search"]],
+        lacks: &[OPENAI_ONLY, CACHE_KEY, &["logit_bias", "logprobs", "n", "name", "user", "web_search"]],
         ..USUAL
     };
     // Without `reasoning_format`, reasoning arrives in tags within the text.
@@ -350,10 +369,10 @@ fn openrouter<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
 
 /// Source: Together, "Chat completions", "Reasoning".
 fn together<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
-    const HABITS: Quirks = Quirks { lacks: &[OPENAI_ONLY, &["user", "web_search"]], ..USUAL };
+    const HABITS: Quirks = Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, &["user", "web_search"]], ..USUAL };
     // Hybrid models: reasoning can be switched on and off, without an effort.
     const SWITCHED: Quirks =
-        Quirks { lacks: &[OPENAI_ONLY, &["user", "web_search"], &["reasoning_effort"]], ..USUAL };
+        Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, &["user", "web_search"], &["reasoning_effort"]], ..USUAL };
     let dialect = Dialect {
         extensions: &["min_p", "repetition_penalty", "top_k", "video_url"],
         quirks: const { &HABITS },
@@ -373,7 +392,7 @@ fn together<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
 /// Source: Fireworks, "Create chat completion", "Reasoning".
 fn fireworks(base: Dialect<'_>) -> Dialect<'_> {
     const HABITS: Quirks = Quirks {
-        lacks: &[OPENAI_ONLY, &["tool_strict", "web_search"]],
+        lacks: &[OPENAI_ONLY, CACHE_KEY, &["tool_strict", "web_search"]],
         choices: ToolChoiceSupport { any: Some("any"), ..ToolChoiceSupport::USUAL },
         ..USUAL
     };
@@ -389,7 +408,7 @@ fn fireworks(base: Dialect<'_>) -> Dialect<'_> {
 /// Source: Volcengine Ark, "Chat API", "Deep thinking".
 fn ark(base: Dialect<'_>) -> Dialect<'_> {
     const HABITS: Quirks =
-        Quirks { lacks: &[OPENAI_ONLY, &["seed", "tool_strict", "user", "web_search"]], ..USUAL };
+        Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, &["seed", "tool_strict", "user", "web_search"]], ..USUAL };
     Dialect {
         reasoning: effort(Effort::Minimal, Effort::High, true),
         reasoning_replay: true,
@@ -438,6 +457,7 @@ fn ollama(base: Dialect<'_>) -> Dialect<'_> {
     const HABITS: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
+            CACHE_KEY,
             &["logit_bias", "logprobs", "n", "parallel_tool_calls", "tool_strict", "user", "web_search"],
         ],
         renames: &[("reasoning_content", "reasoning")],

@@ -21,9 +21,22 @@ impl Provider {
             .then(|| BreakpointSupport::full(min_tokens(model)))
     }
 
-    /// Returns whether requests through `api` may have a prompt-cache key.
+    /// Returns whether the provider finds a cached prompt again only if the conversation is the last member of the
+    /// request: Claude on Vertex AI (observed in <https://github.com/maximhq/bifrost/issues/6406>).
+    pub fn wants_content_last(&self, api: Api) -> bool {
+        self.kind == ProviderKind::VertexAnthropic && api == Api::Messages
+    }
+
+    /// Returns whether requests through `api` may have a prompt-cache key. Sources, November 2026: OpenAI API and
+    /// Azure, "Prompt caching"; Kimi API, "Chat completion"; Mistral, "Prompt caching"; xAI, "Maximizing cache hits",
+    /// which has it in the responses API only.
     pub fn takes_cache_key(&self, api: Api) -> bool {
-        matches!(api, Api::Chat | Api::Responses) && matches!(self.preset, Preset::OpenAi | Preset::Azure)
+        match self.preset {
+            Preset::OpenAi | Preset::Azure => matches!(api, Api::Chat | Api::Responses),
+            Preset::Moonshot | Preset::Mistral => api == Api::Chat,
+            Preset::Xai => api == Api::Responses,
+            _ => false,
+        }
     }
 }
 
@@ -109,15 +122,21 @@ mod tests {
     }
 
     #[test]
-    fn prompt_cache_key_is_for_openai_and_azure() {
-        for (kind, takes) in [
-            (ProviderKind::OpenAi, true),
-            (ProviderKind::Azure, true),
-            (ProviderKind::OpenAiCompatible, false),
+    fn prompt_cache_key_is_for_providers_that_document_it() {
+        for (kind, base, chat, responses) in [
+            (ProviderKind::OpenAi, "https://api.openai.com/v1", true, true),
+            (ProviderKind::Azure, "https://x.openai.azure.com/openai/v1", true, true),
+            (ProviderKind::OpenAiCompatible, "https://api.moonshot.ai/v1", true, false),
+            (ProviderKind::OpenAiCompatible, "https://api.mistral.ai/v1", true, false),
+            (ProviderKind::OpenAiCompatible, "https://api.x.ai/v1", false, true),
+            (ProviderKind::OpenAiCompatible, "https://api.groq.com/openai/v1", false, false),
+            (ProviderKind::OpenAiCompatible, "http://127.0.0.1:1/v1", false, false),
         ] {
-            assert_eq!(provider(kind).takes_cache_key(Api::Chat), takes, "{}", kind.name());
-            assert_eq!(provider(kind).takes_cache_key(Api::Responses), takes, "{}", kind.name());
-            assert!(!provider(kind).takes_cache_key(Api::Embeddings));
+            let base = BaseUrl::parse(base).unwrap();
+            let provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![], base });
+            let takes = |api| provider.takes_cache_key(api);
+            assert_eq!((takes(Api::Chat), takes(Api::Responses)), (chat, responses), "{:?}", provider.preset);
+            assert!(!takes(Api::Embeddings) && !takes(Api::Messages));
         }
     }
 }

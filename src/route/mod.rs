@@ -4,7 +4,8 @@
 //! load balancer ([`pick`](pick::pick)) with tiers, weights, policies and limits ([`target_handle`]), circuit breakers
 //! ([`breaker`]), the evaluation of health checks ([`check`]) and of failures ([`blame`]), the decision whether another
 //! target is tried ([`candidates`]), retry budgets ([`retry_budget`]), session stickiness ([`sticky`]), whether prompt
-//! caching repays its cost ([`cache_yield`]) and for how long entries should live ([`cache_lifetime`]). The state of a
+//! caching repays its cost ([`cache_yield`]), for how long entries should live ([`cache_lifetime`]) and why the cache
+//! was missed (`cache_misses`). The state of a
 //! target survives a reload. The caller passes in time and randomness, so that tests can simulate all of it.
 //!
 //! Connections, bodies and the semantics of formats must not live here.
@@ -16,6 +17,8 @@ pub mod blame;
 pub mod breaker;
 mod cache_counters;
 pub mod cache_lifetime;
+#[cfg(feature = "proxy")]
+pub mod cache_misses;
 pub mod cache_yield;
 pub mod candidates;
 pub mod check;

@@ -8,11 +8,12 @@ use crate::canonical::request::Effort;
 use crate::json::Writer;
 
 /// Reasoning efforts that Codex knows, each with the description that it shows. Other names are decoding errors there.
-const EFFORTS: [(Effort, &str); 4] = [
+const EFFORTS: [(Effort, &str); 5] = [
     (Effort::Low, "Short reasoning for simple tasks"),
     (Effort::Medium, "Balance of speed and depth"),
     (Effort::High, "Long reasoning for hard tasks"),
-    (Effort::XHigh, "Longest reasoning"),
+    (Effort::XHigh, "Very long reasoning"),
+    (Effort::Max, "Longest reasoning, whatever it costs"),
 ];
 
 /// Share of the context window that Codex fills at most, in percent. The rest is left for the output.
@@ -77,7 +78,12 @@ pub(super) fn entry<B: bytes::BufMut>(model: &ListedModel<'_>, rank: usize, json
     json.key("supported_in_api").boolean(true);
     json.key("priority").number(rank);
     json.key("base_instructions").string(INSTRUCTIONS);
-    json.key("support_verbosity").boolean(false);
+    json.key("support_verbosity").boolean(model.gpt5_parameters);
+    if model.gpt5_parameters {
+        // As in the entries that Codex has of its own for these models. Without the second member, it edits files by
+        // commands of its shell.
+        json.key("default_verbosity").string("low").key("apply_patch_tool_type").string("freeform");
+    }
     json.key("truncation_policy").begin_object();
     json.key("mode").string("tokens").key("limit").number(TOOL_OUTPUT_TOKENS);
     json.end_object();

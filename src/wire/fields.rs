@@ -235,6 +235,7 @@ static RESPONSES_SOUGHT: WantedMembers = WantedMembers::new(
         "max_tokens",
         "max_completion_tokens",
         "store",
+        "instructions",
     ],
     &[
         WantedWord { text: "input_text", is_name: false, depth: (3, 3) },
@@ -260,6 +261,7 @@ pub(super) mod responses {
     pub(in crate::wire) const TRUNCATION: usize = 13;
     pub(in crate::wire) const MAX_TOOL_CALLS: usize = 14;
     pub(in crate::wire) const METADATA: usize = 15;
+    pub(in crate::wire) const INSTRUCTIONS: usize = 23;
     /// Content part types that occur directly in `input`, where the API expects items.
     pub(in crate::wire) const PARTS: u32 = 0b111;
     /// Tools in the nested form of the chat format, and the location of web search users.
@@ -332,6 +334,8 @@ static GENERATE_SOUGHT: WantedMembers = WantedMembers::new(
         "toolConfig",
         "tool_config",
         "tools",
+        "systemInstruction",
+        "system_instruction",
     ],
     &[
         WantedWord { text: "groundingSearch", is_name: true, depth: (2, 3) },
@@ -344,6 +348,7 @@ pub(super) mod generate {
     pub(in crate::wire) const FUNCTION_CALLING_CONFIG: [usize; 2] = [7, 8];
     pub(in crate::wire) const TOOL_CONFIG: [usize; 2] = [9, 10];
     pub(in crate::wire) const TOOLS: usize = 11;
+    pub(in crate::wire) const SYSTEM_INSTRUCTION: [usize; 2] = [12, 13];
 }
 static GENERATE: Fields = Fields {
     sought: &GENERATE_SOUGHT,

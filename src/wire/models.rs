@@ -86,6 +86,9 @@ pub struct ListedModel<'a> {
     pub image_input: bool,
     /// Whether the model can call several tools in one turn. For Codex's catalogue only.
     pub parallel_tool_calls: bool,
+    /// Whether requests can have a verbosity, and tools whose input is free text, as GPT-5 introduced both. For Codex's
+    /// catalogue only.
+    pub gpt5_parameters: bool,
 }
 
 /// Page of the listing that a client requests. Each shape has its own query parameters for it.

@@ -1,7 +1,7 @@
 //! Headers and errors from which coding agents show limits: budgets of a key in the names of Codex and Claude Code, and
 //! none of the provider's own.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::client::{Answer, post_with};
 use crate::support::form::Form;
@@ -9,6 +9,7 @@ use crate::support::gateway::Gateway;
 use crate::support::reply;
 use crate::support::setup::{KEY, Setup, key};
 use crate::support::upstream::Upstream;
+use crate::websocket::client::Socket;
 
 const LIMITED: &str = "client-key-of-lia-0010";
 
@@ -23,7 +24,11 @@ const THEIRS: [(&str, &str); 6] = [
 ];
 
 async fn started(form: Form, lines: &str) -> (Upstream, Gateway) {
-    let upstream = Upstream::answering(reply::whole(200, &THEIRS, form.whole(form.model()))).await;
+    started_with(reply::whole(200, &THEIRS, form.whole(form.model())), lines).await
+}
+
+async fn started_with(answer: Vec<u8>, lines: &str) -> (Upstream, Gateway) {
+    let upstream = Upstream::answering(answer).await;
     let mut setup = Setup::providers(upstream.addr).priced("input = 1\noutput = 2");
     setup.keys += &key("lia", LIMITED, lines);
     (upstream, Gateway::start(&setup).await)
@@ -152,4 +157,73 @@ async fn turn_state_passes_between_codex_and_openai_only() {
         assert_eq!(sent.contains("x-codex-turn-state: opaque-0"), is_openai, "{sent}");
         assert_eq!(answer.get("x-codex-turn-state"), is_openai.then_some("opaque-1"));
     }
+}
+
+/// Stream of a provider, with headers about its own account.
+fn streamed(form: Form) -> Vec<u8> {
+    let headers: String = THEIRS.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let stream = String::from_utf8(reply::stream(&form.frames(form.model()))).unwrap();
+    stream.replacen("\r\n", &format!("\r\n{headers}"), 1).into_bytes()
+}
+
+async fn codex(gateway: &Gateway, key: &str) -> Socket {
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str()), ("originator", "codex_cli_rs")];
+    Socket::open_with(gateway.addr, "/v1/responses", &headers).await
+}
+
+#[tokio::test]
+async fn budget_is_shown_to_codex_over_a_websocket() {
+    let limits = "limits = { spend_per_day = 0.0085, spend_per_month = 1 }";
+    for form in [Form::Responses, Form::Messages] {
+        let (_upstream, gateway) = started_with(streamed(form), limits).await;
+        let mut socket = codex(&gateway, LIMITED).await;
+        let create =
+            json!({"type": "response.create", "model": form.model(), "input": "Hi", "stream_id": "a"});
+        for used in [0.0, 0.2] {
+            socket.send(&create).await;
+            let events = socket.events().await;
+            let limits = &events[0];
+            assert_eq!((&limits["type"], &limits["stream_id"]), (&json!("codex.rate_limits"), &json!("a")));
+            let primary = &limits["rate_limits"]["primary"];
+            assert_eq!((&primary["used_percent"], &primary["window_minutes"]), (&json!(used), &json!(1_440)));
+            assert_eq!(primary["reset_at"].as_u64().unwrap() % 86_400, 0, "the end of a day");
+            let month = &limits["rate_limits"]["secondary"];
+            assert!(month["window_minutes"].as_u64().unwrap() >= 28 * 1_440, "{limits}");
+            assert_eq!(events[1]["type"], "response.created", "{events:?}");
+            let shown = events.iter().filter(|event| event["type"] == "codex.rate_limits").count();
+            assert_eq!((shown, &events.last().unwrap()["type"]), (1, &json!("response.completed")));
+        }
+        // The provider's own limits are none of the key's, and no other client knows the event.
+        let mut unlimited = codex(&gateway, KEY).await;
+        unlimited.send(&create).await;
+        let bearer = format!("Bearer {LIMITED}");
+        let mut other =
+            Socket::open_with(gateway.addr, "/v1/responses", &[("authorization", bearer.as_str())]).await;
+        other.send(&create).await;
+        for socket in [&mut unlimited, &mut other] {
+            assert_eq!(socket.events().await[0]["type"], "response.created");
+        }
+    }
+}
+
+#[tokio::test]
+async fn turn_state_stays_within_a_turn_over_a_websocket() {
+    let (upstream, gateway) = started_with(streamed(Form::Responses), "").await;
+    let mut socket = codex(&gateway, KEY).await;
+    let create = |input: Value| json!({"model": Form::Responses.model(), "input": input, "store": false});
+    let mut previous = socket.ask(create(json!("one"))).await["response"]["id"].clone();
+    let output = json!([{"type": "function_call_output", "call_id": "c", "output": "ok"}]);
+    let user = json!([{"type": "message", "role": "user", "content": "two"}]);
+    for input in [&output, &output, &user, &output] {
+        let mut next = create(input.clone());
+        next["previous_response_id"] = previous;
+        let end = socket.ask(next).await;
+        assert_eq!(end["type"], "response.completed", "{end}");
+        previous = end["response"]["id"].clone();
+    }
+    let sent = upstream.requests();
+    let states: Vec<bool> =
+        sent.iter().map(|sent| sent.everything().contains("x-codex-turn-state: opaque-1")).collect();
+    assert_eq!(states, [false, true, true, false, true]);
 }

@@ -399,3 +399,20 @@ async fn output_limit_beyond_the_model_is_lowered_for_every_provider() {
     }
     assert!(upstream.last_request().text().len() > 1_000);
 }
+
+/// Paths of a gateway that clients sign in to, and of a collector. The gateway is neither: Claude Code takes 404 for
+/// the absence of a policy.
+#[tokio::test]
+async fn paths_of_a_gateway_with_sign_in_are_not_found() {
+    let gateway = Gateway::start(&Setup::new().provider("p", "anthropic", "http://127.0.0.1:9/v1", "")).await;
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", bearer.as_str()), VERSION];
+    for path in ["/managed/settings", "/api/oauth/usage", "/.well-known/oauth-authorization-server"] {
+        let answer = gateway.ask(request("GET", path, &headers)).await;
+        assert_eq!((answer.status(), answer.json()["error"].is_object()), (404, true), "{path}");
+    }
+    for path in ["/v1/metrics", "/v1/logs", "/v1/traces"] {
+        let answer = gateway.ask(post_with(path, &headers, "{}")).await;
+        assert_eq!((answer.status(), answer.json()["error"].is_object()), (404, true), "{path}");
+    }
+}

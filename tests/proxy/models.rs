@@ -86,6 +86,15 @@ async fn catalogue_has_the_conversational_models_of_the_key() {
     };
     assert!(efforts(0).starts_with(&["low", "medium", "high"]), "{:?}", efforts(0));
     assert_eq!(efforts(1), Vec::<&str>::new(), "gpt-4o refuses an effort");
+    // Codex patches files with a tool of its own, and sets the verbosity, where every target takes both.
+    let patches = |at: usize| {
+        let model = &catalogue["models"][at];
+        (model["apply_patch_tool_type"].as_str(), model["support_verbosity"] == true)
+    };
+    assert_eq!(
+        [patches(0), patches(1), patches(2)],
+        [(Some("freeform"), true), (None, false), (None, false)]
+    );
     assert!(efforts(2).starts_with(&["low", "medium", "high"]), "{:?}", efforts(2));
     assert_eq!(slugs(&get(&gateway, path, NARROW_KEY).await), ["gpt"]);
     let refused = gateway.ask(request("GET", path, &[])).await;

@@ -7,6 +7,7 @@ use http::HeaderValue;
 use smallvec::SmallVec;
 
 use super::cache_plan::CacheAction;
+use crate::canonical::prompt_sections::PromptSections;
 use crate::cloud::sigv4::PayloadHash;
 use crate::job::Job;
 use crate::json::{EscapedString, Scanner};
@@ -40,6 +41,8 @@ pub(in crate::proxy) struct Attempt {
     pub(in crate::proxy) translation: Option<Box<Translation>>,
     /// What automatic prompt caching added to the body.
     pub(in crate::proxy) caching: CacheAction,
+    /// Fingerprints of the prompt. `None` unless the requests of its key are watched for misses of the prompt cache.
+    pub(in crate::proxy) sections: Option<Box<PromptSections>>,
     /// Value of the `x-gateway-warning` header: elements that were not carried out as requested.
     pub(in crate::proxy) warning: Option<HeaderValue>,
     /// Beta features whose opt-in header the provider requires.

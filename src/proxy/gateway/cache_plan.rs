@@ -3,6 +3,7 @@
 use http::HeaderValue;
 
 use crate::canonical::BreakpointRule;
+use crate::canonical::prompt_sections::PromptSections;
 use crate::json::Edit;
 use crate::translate::PromptCaching;
 use crate::wire::request::Body;
@@ -14,6 +15,8 @@ pub(in crate::proxy) struct CachePlan {
     pub(super) is_paused: bool,
     pub(super) breakpoints: Option<BreakpointRule>,
     pub(super) key: Option<Box<str>>,
+    /// Fingerprints of the prompt. `None` unless the requests of its key are watched for misses.
+    pub(super) sections: Option<Box<PromptSections>>,
 }
 
 impl CachePlan {

@@ -22,6 +22,7 @@ use crate::proxy::driver::hooks::Upgrade;
 use crate::proxy::driver::shutdown::InFlightRequests;
 use crate::proxy::websocket::origin::RequestOrigin;
 use crate::route::Target;
+use crate::route::cache_misses::CacheMiss;
 use crate::translate::CountedRequest;
 use crate::wire::Format;
 use crate::wire::codec::RequestClock;
@@ -84,6 +85,8 @@ pub(in crate::proxy) struct RequestRecord {
     /// Time at which the first content was forwarded.
     pub(in crate::proxy) first_content: Option<Instant>,
     pub(in crate::proxy) stream: bool,
+    /// Why the provider's prompt cache was missed; known at the end.
+    pub(in crate::proxy) cache_miss: Option<CacheMiss>,
 }
 
 impl RequestRecord {
@@ -148,6 +151,7 @@ impl Context {
                 head_received_at: None,
                 first_content: None,
                 stream: false,
+                cache_miss: None,
             },
             _in_flight: in_flight,
         }

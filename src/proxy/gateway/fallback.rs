@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use pingora::http::RequestHeader;
 
 use super::attempt::Attempt;
 use super::compaction::CompactionPlan;
 use super::context::Context;
 use super::plan::resolve_upstream_api;
+use super::prompt_cache::CachedPrompt;
 use super::retry_state::{RetryState, RouteRequest};
 use super::selection::{BodyRef, Selection};
 use super::spans;
@@ -50,7 +50,6 @@ impl Gateway {
     pub(in crate::proxy) async fn select_target(
         &self,
         ctx: &mut Context,
-        head: &RequestHeader,
         wanted: RouteRequest<'_>,
         fitting: u64,
         mut body: Box<Body>,
@@ -71,7 +70,7 @@ impl Gateway {
         run_blocking_if_large(body.text.len(), || {
             ask.eligible = self.narrow_to_sticky(wanted.model, wanted.api, fitting, &mut body);
             if routing.policy == Policy::Affinity {
-                ask.conversation = conversation(&head.headers, &mut body);
+                ask.conversation = conversation(wanted.session, &body);
             }
         });
         // Each request earns the model's retry budget its share.
@@ -143,7 +142,7 @@ impl Gateway {
         permit: TargetPermit,
         body: BodyRef<'_>,
     ) -> Result<Attempt, ApiError> {
-        let RouteRequest { model, name, alias, thinking, api, action, label } = wanted;
+        let RouteRequest { model, name, alias, thinking, api, action, label, session } = wanted;
         let target = model.targets.get(index);
         let (upstream, betas) = resolve_upstream_api(target, api, &body);
         let compacts = target.is_some_and(|target| target.provider.compacts(upstream));
@@ -168,7 +167,7 @@ impl Gateway {
             // A provider that does not compact is asked for an ordinary response.
             action: action.filter(|_| compaction.is_none()),
             stream: wanted.is_stream(&body),
-            caching: self.plan_caching(ctx, model, target, upstream, &body),
+            caching: self.plan_caching(ctx, model, target, upstream, &CachedPrompt { session, body: &body }),
             compaction,
         };
         let length = body.text.len();
@@ -350,16 +349,18 @@ impl Context {
     }
 }
 
-/// Returns the affinity key of the conversation: a hash of the client's session header, or of the beginning of the
-/// prompt. `None` if there is neither.
-fn conversation(headers: &HeaderMap, body: &mut Body) -> Option<u64> {
+/// Returns the hash of the client's session header. `None` if it sent none.
+pub(in crate::proxy) fn session(headers: &HeaderMap) -> Option<u64> {
     // One pass over the headers costs less than a look-up for each name.
     let session = headers.iter().filter_map(|(name, value)| Some((names::session(name.as_str())?, value)));
     // With several session headers, a fixed rank decides and not their order: the key must stay the same.
-    if let Some((_, session)) = session.min_by_key(|(rank, _)| *rank) {
-        return Some(fingerprint(0, session.as_bytes()));
-    }
-    prompt::conversation(body, fingerprint)
+    session.min_by_key(|(rank, _)| *rank).map(|(_, session)| fingerprint(0, session.as_bytes()))
+}
+
+/// Returns the fingerprint of the conversation, by which affinity and the prompt-cache key recognize it: that of the
+/// session, or of the beginning of the prompt. `None` if there is neither.
+pub(super) fn conversation(session: Option<u64>, body: &Body) -> Option<u64> {
+    session.or_else(|| prompt::conversation(body, fingerprint))
 }
 
 /// Rate-limit error: all targets are at their limits. Advises to wait at least one second.

@@ -17,6 +17,7 @@ use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::driver::fault::Fault;
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
+use crate::route::cache_misses::CacheMiss;
 use crate::wire::path::percent_decode;
 
 impl Gateway {
@@ -39,6 +40,8 @@ impl Gateway {
         }
         // Before the metrics and the log line, which report the charge.
         self.settle_in_background(ctx);
+        let usage = usage(ctx);
+        ctx.record.cache_miss = self.diagnose_caching(ctx, &usage);
         self.count(ctx, now);
         let exported = trace_export::decide(self.telemetry.as_ref(), ctx, now);
         if self.access_log.is_on() || self.live_requests.has_listeners() || exported.is_any() {
@@ -140,6 +143,7 @@ impl Gateway {
         let answer_id = meter.map(|meter| meter.id()).filter(|id| !id.is_empty());
         let path = redacted_path(ctx, head.uri.path());
         let trace = trace_id_text(ctx.trace.as_deref());
+        let changed = record.cache_miss.and_then(changed_section);
         let line = Line {
             time: record.unix_millis,
             request_id: ctx.id.as_str(),
@@ -166,6 +170,7 @@ impl Gateway {
             upstream_id: record.upstream_id.as_deref().or(answer_id),
             stream: record.stream,
             finish: meter.map(|meter| meter.finish()),
+            cache_changed: changed.as_deref(),
             usage: usage(ctx),
             cost: ctx.charged().map(|charged| charged.cost),
             request_bytes: record.request_bytes,
@@ -187,6 +192,15 @@ impl Gateway {
         if self.live_requests.has_listeners() {
             self.live_requests.publish(&line);
         }
+    }
+}
+
+/// Returns what differs in a prompt that the cache was missed with, for the log; `None` if there is no earlier one.
+fn changed_section(miss: CacheMiss) -> Option<Cow<'static, str>> {
+    match miss {
+        CacheMiss::Unwatched => None,
+        CacheMiss::Changed(section) => Some(section.to_string().into()),
+        CacheMiss::Unchanged => Some(miss.label().into()),
     }
 }
 

@@ -74,6 +74,7 @@ pub(super) fn list_models(
                     efforts: efforts(model),
                     image_input: all_targets(model, |dialect| dialect.image_input),
                     parallel_tool_calls: all_targets(model, |dialect| dialect.parallel_tool_calls),
+                    gpt5_parameters: has_gpt5_parameters(model),
                     ..entry(model)
                 })
                 .collect(),
@@ -117,6 +118,7 @@ fn entry(model: &Model) -> ListedModel<'_> {
         efforts: Vec::new(),
         image_input: true,
         parallel_tool_calls: true,
+        gpt5_parameters: false,
     }
 }
 
@@ -125,6 +127,14 @@ fn all_targets(model: &Model, has: fn(&Dialect<'_>) -> bool) -> bool {
     model
         .enabled_targets()
         .all(|target| upstream_api(target, Api::Responses).is_none_or(|api| has(&target.dialect(api))))
+}
+
+/// Returns whether all enabled targets of a model take the parameters of GPT-5 from a client of the responses format.
+fn has_gpt5_parameters(model: &Model) -> bool {
+    model.enabled_targets().all(|target| {
+        let api = upstream_api(target, Api::Responses);
+        api.is_none_or(|api| target.provider.has_gpt5_parameters(api, &target.model))
+    })
 }
 
 /// Returns the reasoning efforts that all enabled targets of a model support for a client of the responses format.

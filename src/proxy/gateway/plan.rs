@@ -25,6 +25,7 @@ use crate::translate::{
 };
 use crate::wire::chat::usage::UsageChunk;
 use crate::wire::codec::Loss;
+use crate::wire::content_last::edited_content_last;
 use crate::wire::loss::{self, LossPolicy};
 use crate::wire::path::Action;
 use crate::wire::request::Body;
@@ -83,7 +84,11 @@ impl Selection {
         let caching = self.caching.edit(&body, &mut edits);
         // `edited` requires sorted edits.
         edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
-        let text = body.text().edited(&edits);
+        let moved = body.content_range().filter(|_| target.provider.wants_content_last(self.upstream));
+        let text = match moved {
+            Some(content) => edited_content_last(body.text(), &edits, content),
+            None => body.text().edited(&edits),
+        };
         let losses = respelling_losses(&spelled);
         Ok((
             Attempt {
@@ -158,6 +163,7 @@ impl Selection {
             pieces_sent: 0,
             changes: Changes::default(),
             caching: CacheAction::Off,
+            sections: self.caching.sections,
             translation: None,
             warning: None,
             betas: Betas::default(),

@@ -2,20 +2,35 @@
 //! of it.
 //!
 //! The places of breakpoints live in `canonical::breakpoints`, the edits in `wire`, the decision to pause in
-//! `route::cache_yield`, and the choice of the lifetime in `route::cache_lifetime`.
+//! `route::cache_yield`, the choice of the lifetime in `route::cache_lifetime`, and the causes of misses in
+//! `route::cache_misses`.
 
 use http::HeaderValue;
 
 use super::attempt::Attempt;
 use super::cache_plan::{CacheAction, CachePlan};
 use super::context::Context;
+use super::fallback::conversation;
 use crate::account::{Amount, CacheEffect};
 use crate::canonical::{CachePolicy, Usage};
 use crate::proxy::Gateway;
+use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::route::affinity::fingerprint;
+use crate::route::cache_misses::CacheMiss;
 use crate::route::{Model, Target};
+use crate::wire::Api;
 use crate::wire::request::Body;
-use crate::wire::{Api, prompt};
+
+/// Shortest prompt that every provider caches, in tokens. Some models cache shorter ones; OpenAI, Anthropic and Google
+/// name this number for most (documentation of November 2026).
+const SHORTEST_CACHED: u64 = 1_024;
+
+/// Prompt whose caching is planned.
+pub(super) struct CachedPrompt<'b> {
+    /// Hash of the client's session header. `None` if it sent none.
+    pub(super) session: Option<u64>,
+    pub(super) body: &'b Body,
+}
 
 impl Context {
     /// Returns the prompt-cache policy of the request: the key's, or the model's.
@@ -31,13 +46,13 @@ impl Context {
 
 impl Gateway {
     /// Plans the prompt caching of an attempt at a target through the API `upstream`.
-    pub(in crate::proxy) fn plan_caching(
+    pub(super) fn plan_caching(
         &self,
         ctx: &Context,
         model: &Model,
         target: Option<&Target>,
         upstream: Api,
-        body: &Body,
+        prompt: &CachedPrompt<'_>,
     ) -> CachePlan {
         let policy = ctx.cache_policy(model);
         let target = target.filter(|_| policy != CachePolicy::Off && upstream.format().is_some());
@@ -49,14 +64,37 @@ impl Gateway {
             let long_pays = policy == CachePolicy::Auto
                 && self.cache_lifetimes.observe(ctx.key_name(), &model.id, seconds);
             plan.breakpoints = policy.rule(support, long_pays).filter(|_| !plan.is_paused);
-        } else if target.provider.takes_cache_key(upstream) && body.wants_cache_key() {
-            let conversation = prompt::conversation(body, fingerprint);
+        } else if target.provider.takes_cache_key(upstream) && prompt.body.wants_cache_key() {
+            let conversation = conversation(prompt.session, prompt.body);
             // Owners are separate: with equal keys their conversations would share the provider's rate per key.
             let owner = ctx.key().map_or("", |key| key.owner());
             plan.key =
                 conversation.map(|hash| format!("mgw-{:016x}", fingerprint(hash, owner.as_bytes())).into());
         }
+        if self.cache_misses.watches(ctx.key_name(), &model.id) {
+            let sections = || Box::new(prompt.body.prompt_sections(fingerprint));
+            plan.sections = Some(run_blocking_if_large(prompt.body.text.len(), sections));
+        }
         plan
+    }
+
+    /// Records whether a finished request with automatic prompt caching has read from the provider's cache. Returns why
+    /// it has not, and counts that; `None` if it has, if its prompt is too short for any cache, or its provider does
+    /// not report what it caches.
+    pub(super) fn diagnose_caching(&self, ctx: &mut Context, usage: &Usage) -> Option<CacheMiss> {
+        let sections = ctx.attempt_mut().and_then(|attempt| attempt.sections.take());
+        let attempt = ctx.attempt().filter(|attempt| attempt.caching != CacheAction::Off)?;
+        let reports = usage.cached.is_some() || usage.cache_write.is_some();
+        if !reports || usage.input.unwrap_or(0) < SHORTEST_CACHED {
+            return None;
+        }
+        let has_read = usage.cached.unwrap_or(0) > 0;
+        let model = &attempt.model.id;
+        let sections = sections.map(|sections| *sections);
+        let miss = self.cache_misses.record(ctx.key_name(), model, sections, has_read)?;
+        let provider = attempt.target().map_or("", |target| &*target.provider.name);
+        self.metrics.cache_misses.with_label_values(&[&**model, provider, miss.label()]).inc();
+        Some(miss)
     }
 
     /// Counts a finished request with automatic prompt caching, and records whether its reads repay its writes.

@@ -8,7 +8,7 @@ use pingora::http::RequestHeader;
 use super::auth::{COUNTING, authenticate, authorize, authorize_named_models};
 use super::context::Context;
 use super::cors;
-use super::fallback::not_offered;
+use super::fallback::{not_offered, session};
 use super::images;
 use super::listing::{ListingRequest, list_models};
 use super::phase::RoutedRequest;
@@ -19,6 +19,7 @@ use super::signed_request::{authenticate_signed, is_signed, verify_signature};
 use super::trace::RequestTrace;
 use crate::account::Key;
 use crate::account::estimate::InputEstimate;
+use crate::canonical::CachePolicy;
 use crate::cloud::sigv4::PayloadHasher;
 use crate::error::{ApiError, ErrorKind};
 use crate::proxy::Client;
@@ -30,7 +31,7 @@ use crate::proxy::driver::offload::{LARGE_BODY, run_blocking_if_large};
 use crate::proxy::names;
 use crate::proxy::websocket::handshake;
 use crate::proxy::websocket::origin::RequestOrigin;
-use crate::route::pick::mask;
+use crate::route::pick::{Policy, mask};
 use crate::route::{Named, RoutingTable, Target, upstream_api};
 use crate::wire::form;
 use crate::wire::images::reply::ImageReplyShape;
@@ -285,6 +286,9 @@ impl Gateway {
         if fitting == 0 {
             return Err(not_offered(&model.id, api));
         }
+        let needs_session =
+            model.routing.policy == Policy::Affinity || ctx.cache_policy(model) != CachePolicy::Off;
+        let session = needs_session.then(|| session(&client.req_header().headers)).flatten();
         let wanted = RouteRequest {
             model,
             name,
@@ -293,13 +297,13 @@ impl Gateway {
             api,
             action: endpoint.action(),
             label: endpoint.label(),
+            session,
         };
         let (attempt, retry_state) = if body.text.len() < LARGE_BODY {
-            self.select_target(ctx, client.req_header(), wanted, fitting, body).await?
+            self.select_target(ctx, wanted, fitting, body).await?
         } else {
             // A large body may wait for its turn. Stop if the client disconnects meanwhile.
-            let head = client.req_header().clone();
-            let selecting = Box::pin(self.select_target(ctx, &head, wanted, fitting, body));
+            let selecting = Box::pin(self.select_target(ctx, wanted, fitting, body));
             run_while_connected(client, selecting).await??
         };
         let stream = attempt.stream;

@@ -23,6 +23,8 @@ pub(in crate::proxy) struct RouteRequest<'w> {
     pub(in crate::proxy) api: Api,
     pub(in crate::proxy) action: Option<Action>,
     pub(in crate::proxy) label: &'static str,
+    /// Hash of the client's session header, where affinity or prompt caching needs it. `None` if it sent none.
+    pub(in crate::proxy) session: Option<u64>,
 }
 
 impl RouteRequest<'_> {
@@ -48,6 +50,7 @@ pub(in crate::proxy) struct RetryState {
     pub(in crate::proxy) api: Api,
     pub(in crate::proxy) action: Option<Action>,
     label: &'static str,
+    session: Option<u64>,
     pub(in crate::proxy) body: Box<Body>,
     /// Targets tried, limits of retries, and the best error so far.
     pub(in crate::proxy) candidates: Candidates,
@@ -55,17 +58,19 @@ pub(in crate::proxy) struct RetryState {
 
 impl RetryState {
     pub(super) fn new(wanted: &RouteRequest<'_>, body: Box<Body>, ask: PickRequest) -> RetryState {
-        let RouteRequest { model, name, alias, thinking, api, action, label } = *wanted;
+        let RouteRequest { model, name, alias, thinking, api, action, label, session } = *wanted;
         let name = (*name != *model.id).then(|| name.into());
         let candidates = Candidates::new(ask, model.routing.retry);
         let alias = alias.cloned();
-        RetryState { model: model.clone(), name, alias, thinking, api, action, label, body, candidates }
+        let model = model.clone();
+        RetryState { model, name, alias, thinking, api, action, label, session, body, candidates }
     }
 
     pub(super) fn route_request(&self) -> RouteRequest<'_> {
-        let RetryState { model, name, alias, thinking, api, action, label, .. } = self;
+        let RetryState { model, name, alias, label, .. } = self;
         let name = name.as_deref().unwrap_or(&model.id);
         let alias = alias.as_ref();
-        RouteRequest { model, name, alias, thinking: *thinking, api: *api, action: *action, label }
+        let (thinking, api, action) = (self.thinking, self.api, self.action);
+        RouteRequest { model, name, alias, thinking, api, action, label, session: self.session }
     }
 }

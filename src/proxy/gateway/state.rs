@@ -32,6 +32,7 @@ use crate::proxy::driver::offload::Offload;
 use crate::proxy::driver::shutdown::Shutdown;
 use crate::proxy::endpoints::task::service::TaskService;
 use crate::route::cache_lifetime::CacheLifetimeTable;
+use crate::route::cache_misses::CacheMissTable;
 use crate::route::cache_yield::CacheYieldTable;
 use crate::route::sticky::StickyTable;
 use crate::snapshot::Snapshot;
@@ -76,6 +77,7 @@ pub struct GatewayInner {
     pub(in crate::proxy) sticky_table: StickyTable,
     pub(in crate::proxy) cache_yields: CacheYieldTable,
     pub(in crate::proxy) cache_lifetimes: CacheLifetimeTable,
+    pub(in crate::proxy) cache_misses: CacheMissTable,
     pub(in crate::proxy) probe_results: ProbeResults,
     /// Short-lived credentials of providers, which a reload keeps.
     pub(in crate::proxy) credentials: CredentialRegistry,
@@ -210,6 +212,7 @@ impl Gateway {
             sticky_table: StickyTable::default(),
             cache_yields: CacheYieldTable::default(),
             cache_lifetimes: CacheLifetimeTable::default(),
+            cache_misses: CacheMissTable::default(),
             probe_results: ProbeResults::default(),
             credentials,
             supervisor: parts.supervisor,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Method, Version, header};
+use http::{HeaderValue, Method, Version, header};
 use pingora::http::RequestHeader;
 use pingora::protocols::Digest;
 
@@ -13,6 +13,9 @@ use crate::proxy::names;
 /// Prefix of beta features that concern the socket and not the provider's HTTP interface.
 const SOCKET_BETA: &str = "responses_websockets";
 
+/// Header in which a client of OpenAI's own names itself: `codex_cli_rs`, `codex_exec`.
+const ORIGINATOR: &str = "originator";
+
 /// Accepted handshake: what every request of the socket has in common.
 pub(super) struct Accepted {
     /// Head of a request without a body.
@@ -21,12 +24,14 @@ pub(super) struct Accepted {
     pub(super) digest: Arc<Digest>,
     /// Head of the response to the handshake.
     pub(super) response: Vec<u8>,
+    /// The client is Codex, which reads events that no other client knows.
+    pub(super) is_codex: bool,
 }
 
 impl Accepted {
     /// Takes over the head of a handshake, without what concerns only the connection.
     pub(super) fn new(head: &RequestHeader, digest: Arc<Digest>, response: Vec<u8>) -> Self {
-        Accepted { head: common_head(head), digest, response }
+        Accepted { head: common_head(head), digest, response, is_codex: is_codex(head) }
     }
 
     /// Returns the head that all requests of the socket have.
@@ -34,13 +39,27 @@ impl Accepted {
         RequestHeader::from(self.head.clone())
     }
 
-    /// Returns the head of one request of the socket.
-    pub(super) fn request_head(&self, prepares: bool, conversation: SocketConversation) -> RequestHeader {
+    /// Returns the head of one request of the socket. `turn_state` is that of the turn which the request continues.
+    pub(super) fn request_head(
+        &self,
+        prepares: bool,
+        conversation: SocketConversation,
+        turn_state: Option<HeaderValue>,
+    ) -> RequestHeader {
         let mut parts = self.head.clone();
+        if let Some(state) = turn_state {
+            parts.headers.insert(names::X_CODEX_TURN_STATE, state);
+        }
         parts.extensions.insert(RequestOrigin::WebSocket { prepares, inbox: conversation.inbox.clone() });
         parts.extensions.insert(conversation);
         RequestHeader::from(parts)
     }
+}
+
+/// Returns whether the client is Codex: it names itself, and describes its session (observed with Codex CLI 0.169).
+fn is_codex(head: &RequestHeader) -> bool {
+    let originator = head.headers.get(ORIGINATOR).map(HeaderValue::as_bytes).unwrap_or_default();
+    originator.starts_with(b"codex") || head.headers.keys().any(|name| name.as_str().starts_with("x-codex-"))
 }
 
 /// Returns the head that the requests of a socket have in common: that of the handshake, without what concerns only the
@@ -76,9 +95,9 @@ fn common_head(head: &RequestHeader) -> http::request::Parts {
             parts.headers.append(name.clone(), value.clone());
         }
     }
-    let json = http::HeaderValue::from_static("application/json");
+    let json = HeaderValue::from_static("application/json");
     parts.headers.insert(header::CONTENT_TYPE, json);
-    parts.headers.insert(header::ACCEPT, http::HeaderValue::from_static("text/event-stream"));
+    parts.headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
     parts
 }
 

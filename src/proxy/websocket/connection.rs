@@ -18,6 +18,7 @@ use super::kept_sockets::KeptSockets;
 use super::lanes::{Lanes, Queued};
 use super::outbox::Outbox;
 use super::response::{self, FinishedTurn, FromResponse, LaneRequest};
+use super::turn_states::TurnStates;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::framing::websocket::{
     CloseCode, Control, FrameFault, FrameReader, Incoming, MessageKind, close_payload,
@@ -99,6 +100,7 @@ struct Connection {
     memory_permit: Option<MemoryPermit>,
     /// Sockets to providers that the conversations keep.
     sockets: KeptSockets,
+    turn_states: TurnStates,
     /// Input for the responses in progress.
     inboxes: Vec<Weak<SteerInbox>>,
     /// Messages of the responses in progress. `None` while there are none: a channel takes memory.
@@ -129,6 +131,7 @@ impl Connection {
             memory: ConversationMemory::new(limits.body),
             memory_permit: None,
             sockets: KeptSockets::default(),
+            turn_states: TurnStates::default(),
             inboxes: Vec::new(),
             events: None,
             deadlines: Deadlines::new(limits),
@@ -344,6 +347,7 @@ impl Connection {
         let socket = self.sockets.of_lane(create.lane.as_deref());
         // Most providers have no socket.
         let held = turn.as_ref().filter(|_| socket.is_some()).and_then(|turn| create.held(turn));
+        let turn_state = self.turn_states.of(create.previous.as_deref()).filter(|_| !create.begins_turn());
         let inbox = Arc::new(SteerInbox::default());
         self.inboxes.retain(|inbox| inbox.strong_count() > 0);
         self.inboxes.push(Arc::downgrade(&inbox));
@@ -358,6 +362,7 @@ impl Connection {
             items,
             body: create.into_body(turn.as_ref())?,
             conversation,
+            turn_state,
             permit,
         })
     }
@@ -387,7 +392,10 @@ impl Connection {
 
     /// Adds a turn to the memory of the socket, within the budget of the process.
     fn remember(&mut self, turn: FinishedTurn) {
-        let FinishedTurn { lane, id, origin, before, texts } = turn;
+        let FinishedTurn { lane, id, origin, before, texts, turn_state } = turn;
+        if let Some(state) = turn_state {
+            self.turn_states.insert(&id, state);
+        }
         self.memory.insert(lane.as_deref(), id, origin, before, texts);
         let budget = self.gateway.memory.clone();
         if !budget.set(&mut self.memory_permit, self.memory.held()) {

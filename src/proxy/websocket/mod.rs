@@ -18,4 +18,5 @@ mod lanes;
 pub(in crate::proxy) mod origin;
 mod outbox;
 mod response;
+mod turn_states;
 mod turn_text;

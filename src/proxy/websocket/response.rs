@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use http::header;
+use http::{HeaderValue, header};
 use pingora::http::ResponseHeader;
 use tokio::sync::mpsc;
 
@@ -23,11 +23,12 @@ use crate::proxy::driver::in_process::{self, InProcessRequest, ResponsePart};
 use crate::proxy::driver::provider_socket::conversation::SocketConversation;
 use crate::proxy::driver::provider_socket::steering::{SteerInbox, SteerItems};
 use crate::proxy::gateway::stored::new_id;
+use crate::proxy::names;
 use crate::supervise::{catch_panic, message_of};
 use crate::wire::error::ProviderError;
 use crate::wire::responses::socket::{
     self, ContinuedFrom, ErrorEvent, Origin, PendingSteers, Watched, empty_response, error_event,
-    lane_member, response_completed,
+    lane_member, rate_limits_event, response_completed,
 };
 
 /// Largest error body that is read for its event, in bytes.
@@ -49,6 +50,8 @@ pub(super) struct LaneRequest {
     pub(super) body: Vec<Bytes>,
     /// Socket to a provider that the conversation keeps.
     pub(super) conversation: SocketConversation,
+    /// State of the turn that the request belongs to.
+    pub(super) turn_state: Option<HeaderValue>,
     /// Memory of the received message; `None` for a small one.
     pub(super) permit: Option<MemoryPermit>,
 }
@@ -61,6 +64,8 @@ pub(super) struct FinishedTurn {
     pub(super) origin: Origin,
     pub(super) before: ContinuedFrom,
     pub(super) texts: [Bytes; 2],
+    /// State of the turn that the response belongs to, if its provider gave one.
+    pub(super) turn_state: Option<HeaderValue>,
 }
 
 /// Message of a response to its socket.
@@ -112,10 +117,10 @@ async fn run(
     request: LaneRequest,
     socket: mpsc::Sender<FromResponse>,
 ) {
-    let LaneRequest { lane, generate, model, previous, origin, before, items, body, conversation, permit } =
-        request;
+    let LaneRequest { lane, generate, model, previous, origin, before, items, body, .. } = request;
+    let LaneRequest { conversation, turn_state, permit, .. } = request;
     let inbox = conversation.inbox.clone();
-    let head = accepted.request_head(!generate, conversation);
+    let head = accepted.request_head(!generate, conversation, turn_state.clone());
     let http = InProcessRequest { head, body, digest: accepted.digest.clone() };
     let limits = (gateway.limits.frame, gateway.limits.body);
     let (running, parts) = in_process::run(gateway, http);
@@ -134,6 +139,8 @@ async fn run(
         inbox,
         steers: PendingSteers::default(),
         lane: lane.clone(),
+        is_codex: accepted.is_codex,
+        turn_state,
         is_unauthenticated: false,
         has_ended: false,
     };
@@ -167,6 +174,9 @@ struct Forwarder<'s> {
     /// Those that are in no response yet.
     steers: PendingSteers<SteerItems>,
     lane: Option<Box<str>>,
+    /// The client is Codex, which reads its limits from an event.
+    is_codex: bool,
+    turn_state: Option<HeaderValue>,
     is_unauthenticated: bool,
     /// The client has the event that ends the response.
     has_ended: bool,
@@ -190,6 +200,7 @@ impl Forwarder<'_> {
                 }
             }
         };
+        self.read_head(&head);
         let kind = head.headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes()).unwrap_or_default();
         if head.status == 200 && kind.starts_with(b"text/event-stream") {
             self.stream(parts, largest_frame).await?;
@@ -197,6 +208,20 @@ impl Forwarder<'_> {
             self.document(parts, &head, prepared).await?;
         }
         Ok(self.is_unauthenticated)
+    }
+
+    /// Takes over what the client reads from the head of a response over HTTP.
+    fn read_head(&mut self, head: &ResponseHeader) {
+        if head.status != 200 {
+            // The event of an error has the headers.
+            return;
+        }
+        self.turn_state =
+            self.turn_state.take().or_else(|| head.headers.get(names::X_CODEX_TURN_STATE).cloned());
+        let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
+        if let Some(limits) = rate_limits_event(text).filter(|_| self.is_codex) {
+            self.writer.event(&limits);
+        }
     }
 
     async fn stream(
@@ -296,7 +321,7 @@ impl Forwarder<'_> {
     /// Returns the turn of a response that has ended; `None` if it cannot be continued.
     fn finish(&mut self) -> Option<Box<FinishedTurn>> {
         let turn = self.memory.finish()?;
-        Some(Box::new(FinishedTurn { lane: self.lane.clone(), ..turn }))
+        Some(Box::new(FinishedTurn { lane: self.lane.clone(), turn_state: self.turn_state.take(), ..turn }))
     }
 
     /// Writes the error that a stream ends with as an error of the connection, which has a status.

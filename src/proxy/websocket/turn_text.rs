@@ -74,7 +74,7 @@ impl TurnText {
             return None;
         }
         let texts = [std::mem::take(&mut self.items), output.freeze()];
-        Some(FinishedTurn { lane: None, id, origin: self.origin, before, texts })
+        Some(FinishedTurn { lane: None, id, origin: self.origin, before, texts, turn_state: None })
     }
 }
 

@@ -83,7 +83,7 @@ impl Site {
         match segments.as_slice() {
             ["models"] => models::list(request),
             ["models", id] => models::one(id),
-            ["messages"] => self.messages(call, &body(request)?, version, request_id, ids),
+            ["messages"] => messages(call, &body(request)?, version, &self.cache, request_id, ids),
             _ => count_tokens(&body(request)?, version, request_id),
         }
     }
@@ -95,27 +95,31 @@ impl Site {
         if call.request.method != Method::POST {
             return Err(for_status(405));
         }
-        let body = platform::own_body(body(call.request)?, &prediction)?;
-        self.messages(call, &body, betas(call.request), request_id, ids)
+        let received = body(call.request)?;
+        let fresh = Cache::default();
+        let cache = if platform::has_conversation_last(&received) { &self.cache } else { &fresh };
+        let body = platform::own_body(received, &prediction)?;
+        messages(call, &body, betas(call.request), cache, request_id, ids)
     }
+}
 
-    fn messages(
-        &self,
-        call: &Call<'_>,
-        body: &Value,
-        version: Version,
-        request_id: &str,
-        ids: Ids,
-    ) -> Result<Reply, ApiError> {
-        let mut asked = request::messages(body, version)?;
-        call.scenario.apply(&mut asked.ask, &call.request.body);
-        let error = |status| for_status(status).reply(request_id);
-        let reply = || {
-            let cached = self.cache.account(body, &asked.ask);
-            answer::reply(&asked, cached, call.pacing, request_id, ids)
-        };
-        Ok(stage(&asked.ask.directives, OVERLOADED, error, reply))
-    }
+/// Answers a request for a message with what `cache` has of its prompt.
+fn messages(
+    call: &Call<'_>,
+    body: &Value,
+    version: Version,
+    cache: &Cache,
+    request_id: &str,
+    ids: Ids,
+) -> Result<Reply, ApiError> {
+    let mut asked = request::messages(body, version)?;
+    call.scenario.apply(&mut asked.ask, &call.request.body);
+    let error = |status| for_status(status).reply(request_id);
+    let reply = || {
+        let cached = cache.account(body, &asked.ask);
+        answer::reply(&asked, cached, call.pacing, request_id, ids)
+    };
+    Ok(stage(&asked.ask.directives, OVERLOADED, error, reply))
 }
 
 /// Request for a message that a platform received in its own envelope.

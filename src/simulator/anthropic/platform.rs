@@ -75,6 +75,12 @@ pub(super) fn prediction(path: &str) -> Option<Prediction<'_>> {
     }
 }
 
+/// Returns whether the conversation is the last member of a body. If it is not, Vertex AI often does not find the
+/// prompt in its cache (<https://github.com/maximhq/bifrost/issues/6406>); the simulated one never does.
+pub(super) fn has_conversation_last(body: &Value) -> bool {
+    body.as_object().and_then(|members| members.keys().next_back()).is_some_and(|last| last == "messages")
+}
+
 /// Returns the body of the API itself: with the model of the path, and without the version.
 pub(super) fn own_body(mut body: Value, prediction: &Prediction<'_>) -> Result<Value, ApiError> {
     let Some(members) = body.as_object_mut() else { return Ok(body) };

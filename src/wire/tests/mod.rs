@@ -4,6 +4,7 @@
 //! One file per subject. Tests of whole streams live in `translate`.
 
 mod body_facts;
+mod content_last;
 mod error;
 mod models;
 mod overflow;

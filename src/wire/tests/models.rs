@@ -19,6 +19,7 @@ fn entries<'a>(ids: &[&'a str]) -> Vec<ListedModel<'a>> {
             efforts: Vec::new(),
             image_input: true,
             parallel_tool_calls: true,
+            gpt5_parameters: false,
         })
         .collect()
 }
@@ -110,6 +111,7 @@ fn catalogue_entries_have_every_member_that_codex_requires() {
     let known = ListedModel {
         context_window: Some(200_000),
         efforts: Effort::ALL.to_vec(),
+        gpt5_parameters: true,
         ..entries(&["a"]).remove(0)
     };
     let fixed = ListedModel { efforts: vec![Effort::High], ..entries(&["c"]).remove(0) };
@@ -122,7 +124,14 @@ fn catalogue_entries_have_every_member_that_codex_requires() {
         assert_eq!((&model["slug"], &model["display_name"]), (&json!(id), &json!(id)));
         assert_eq!(model["priority"], rank);
         assert_eq!((&model["shell_type"], &model["visibility"]), (&json!("unified_exec"), &json!("list")));
-        assert_eq!((&model["supported_in_api"], &model["support_verbosity"]), (&json!(true), &json!(false)));
+        assert_eq!(
+            (&model["supported_in_api"], &model["support_verbosity"]),
+            (&json!(true), &json!(id == "a"))
+        );
+        let gpt5 = [("default_verbosity", "low"), ("apply_patch_tool_type", "freeform")];
+        for (name, value) in gpt5 {
+            assert_eq!(model.get(name), (id == "a").then(|| json!(value)).as_ref(), "{id} {name}");
+        }
         assert_eq!(model["truncation_policy"], json!({"mode": "tokens", "limit": 10_000}));
         assert_eq!(model["experimental_supported_tools"], json!([]));
         assert_eq!(model["input_modalities"], json!(["text", "image"]));
@@ -140,7 +149,7 @@ fn catalogue_entries_have_every_member_that_codex_requires() {
         assert!(levels.iter().all(|level| !level["description"].as_str().unwrap().is_empty()));
         levels.iter().map(|level| level["effort"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(efforts(&models[0]), ["low", "medium", "high", "xhigh"]);
+    assert_eq!(efforts(&models[0]), ["low", "medium", "high", "xhigh", "max"]);
     assert_eq!(
         (&models[0]["default_reasoning_level"], &models[0]["context_window"]),
         (&json!("medium"), &json!(200_000))

@@ -2,10 +2,13 @@
 
 use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 
+use serde_json::json;
+
 use super::provider;
+use crate::support::client::post_with;
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
-use crate::support::setup::Setup;
+use crate::support::setup::{KEY, Setup};
 use crate::support::token_server::{Behavior, TOKEN, TokenServer};
 
 #[tokio::test]
@@ -36,5 +39,35 @@ async fn simulated_platforms_accept_requests_of_every_format() {
             }
         }
         assert_eq!(simulator.requests(), 8);
+    }
+}
+
+/// Clients write their members in any order; Vertex AI finds a prompt again only behind all other members.
+#[tokio::test]
+async fn bug_54_cache_of_vertex_is_read_whatever_the_order_of_the_client() {
+    let options = Options { credential: Some(format!("{TOKEN}1")), ..Options::default() };
+    let simulator = Simulator::start(SimulatedProvider::ClaudeVertex, options).await.unwrap();
+    let tokens = TokenServer::start(Behavior::Grant(3_600)).await;
+    let lines = "google = { file = \"user.json\" }";
+    let setup = provider(Setup::new(), "claude", "vertex-anthropic", &simulator.base_url(), lines)
+        .model("claude", "claude", "claude-sonnet-4-5")
+        .file("user.json", &tokens.authorized_user("p"));
+    let gateway = Gateway::start(&setup).await;
+    let mark = json!({"type": "ephemeral"});
+    let system = json!([{"type": "text", "text": "instructions ".repeat(2_000), "cache_control": mark}]);
+    let user = |text: &str| json!({"role": "user", "content": [{"type": "text", "text": text, "cache_control": mark}]});
+    let mut messages = vec![user("one")];
+    for turn in 0..3 {
+        let body = json!({"messages": messages, "system": system, "model": "claude", "max_tokens": 64,
+                          "stream": false, "temperature": 0.5});
+        let answer = gateway.ask(post_with("/v1/messages", &[("x-api-key", KEY)], body.to_string())).await;
+        assert_eq!(answer.status(), 200, "{}", answer.everything());
+        let read = answer.json()["usage"]["cache_read_input_tokens"].as_u64().unwrap();
+        assert_eq!(read > 5_000, turn > 0, "turn {turn}: {read}");
+        let sent: serde_json::Value =
+            serde_json::from_slice(&simulator.last_request().unwrap().body).unwrap();
+        assert_eq!(sent["messages"], body["messages"]);
+        messages.push(json!({"role": "assistant", "content": answer.json()["content"]}));
+        messages.push(user(&format!("more {turn}")));
     }
 }

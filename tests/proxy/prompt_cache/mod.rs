@@ -177,9 +177,15 @@ async fn conversation_is_cheap_through(gateway: &Gateway, agent: Agent, turns: u
         before = now;
     }
     let [input, read, written] = before;
-    assert!(read >= 0.95 * reusable, "{read} of {reusable} tokens were read");
     // Prices relative to plain input.
     let cost = (input - read - written) + 0.1 * read + 1.25 * written;
+    let path = agent(0).0;
+    eprintln!(
+        "{path}: {turns} turns, {:.1} % of the reusable tokens read, input costs {:.3} of plain input",
+        100.0 * read / reusable,
+        cost / input
+    );
+    assert!(read >= 0.95 * reusable, "{read} of {reusable} tokens were read");
     assert!(cost <= 0.2 * input, "{cost} of {input}");
     let metrics = gateway.metrics().await;
     let money = |name| metrics.sum(name, &[("model", MODEL), ("provider", "p")]);
@@ -284,6 +290,28 @@ async fn prompt_cache_key_is_the_same_for_all_turns_of_a_conversation() {
         assert_eq!(upstream.last_request().json()["prompt_cache_key"], "own");
         assert_eq!(answer.get("x-gateway-cache"), Some("none"));
     }
+}
+
+/// Agents compact their conversations and continue stored responses: the session stays, and with it the key.
+#[tokio::test]
+async fn prompt_cache_key_follows_the_session_of_the_client() {
+    let upstream = Upstream::answering(reply::json(200, Form::Responses.whole(MODEL))).await;
+    let base = format!("http://{}/v1", upstream.addr);
+    let gateway = Gateway::start(&setup("openai", &base, "prompt_cache = \"auto\"")).await;
+    let bearer = format!("Bearer {KEY}");
+    let mut keys = Vec::new();
+    for (session, first) in [("s-1", "task"), ("s-1", "summary of the task"), ("s-2", "task")] {
+        let (path, mut body) = responses_agent(1);
+        body["input"][0]["content"][0]["text"] = json!(first);
+        let headers = [("authorization", bearer.as_str()), ("session-id", session)];
+        let answer = gateway.ask(post_with(&path, &headers, body.to_string())).await;
+        assert_eq!(answer.get("x-gateway-cache"), Some("key"), "{}", answer.everything());
+        let key = upstream.last_request().json()["prompt_cache_key"].as_str().unwrap().to_owned();
+        assert!(!key.contains(session));
+        keys.push(key);
+    }
+    assert_eq!(keys[0], keys[1]);
+    assert_ne!(keys[0], keys[2]);
 }
 
 #[tokio::test]

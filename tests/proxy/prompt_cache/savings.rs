@@ -4,12 +4,14 @@
 use serde_json::{Value, json};
 
 use super::{
-    Agent, KEY, MODEL, OFF_KEY, ask, chat_assistant, generate_agent, messages_agent, responses_agent,
-    simulated,
+    Agent, KEY, MODEL, OFF_KEY, ask, chat_assistant, generate_agent, messages_agent, responses_agent, setup,
+    simulated, text,
 };
 use crate::support::client::Answer;
 use crate::support::gateway::Gateway;
+use crate::support::reply;
 use crate::support::sse::events;
+use crate::support::upstream::Upstream;
 
 /// Agents of each client format.
 const AGENTS: [Agent; 4] = [chat_assistant, messages_agent, responses_agent, generate_agent];
@@ -171,4 +173,49 @@ async fn prompt_cache_savings_are_not_in_the_head_if_the_policy_is_off() {
     let (_simulator, gateway) = simulated().await;
     let (path, body) = messages_agent(1);
     assert_eq!(ask(&gateway, &path, OFF_KEY, &body).await.get("x-gateway-cache-usage"), None);
+}
+
+/// What the access log of the requests so far names as the cause of missed caches; empty where it names none.
+async fn causes(gateway: &Gateway, requests: usize) -> Vec<String> {
+    let lines = gateway.wait_for_log(requests).await;
+    lines.iter().map(|line| line["cache_changed"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn cache_that_is_missed_names_the_section_that_changed() {
+    let (_simulator, gateway) = simulated().await;
+    let ask_with = async |tool: &str, system: &str, turn: &str| {
+        let (path, mut body) = messages_agent(2);
+        body["tools"][0]["description"] = json!(text(tool, 6_000));
+        body["system"][0]["text"] = json!(text(system, 20_000));
+        body["messages"][0]["content"] = json!(text(turn, 2_000));
+        ask(&gateway, &path, KEY, &body).await;
+        gateway.idle().await;
+    };
+    // The first miss begins the watch; a new description of a tool with each request misses from the beginning on.
+    ask_with("tool 0", "system", "turn").await;
+    ask_with("tool 1", "system", "turn").await;
+    ask_with("tool 2", "system", "turn").await;
+    // Reads of tools and instructions are no miss.
+    ask_with("tool 2", "system", "other turn").await;
+    assert_eq!(causes(&gateway, 4).await, ["", "", "tools", ""]);
+    let misses = async |changed: &str| {
+        gateway.metrics().await.sum("gateway_cache_misses_total", &[("changed", changed), ("model", MODEL)])
+    };
+    assert_eq!((misses("unknown").await, misses("tools").await, misses("turn").await), (2.0, 1.0, 0.0));
+}
+
+#[tokio::test]
+async fn cache_that_a_provider_does_not_report_is_not_missed() {
+    let answer = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": MODEL, "stop_reason": "end_turn",
+                        "content": [{"type": "text", "text": "ok"}], "usage": {"input_tokens": 9_000, "output_tokens": 1}});
+    let upstream = Upstream::answering(reply::json(200, answer.to_string())).await;
+    let base = format!("http://{}/v1", upstream.addr);
+    let gateway = Gateway::start(&setup("anthropic", &base, "prompt_cache = \"auto\"")).await;
+    for _ in 0..2 {
+        let (path, body) = messages_agent(2);
+        ask(&gateway, &path, KEY, &body).await;
+        gateway.idle().await;
+    }
+    assert_eq!(gateway.metrics().await.sum("gateway_cache_misses_total", &[]), 0.0);
 }

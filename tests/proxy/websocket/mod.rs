@@ -1,7 +1,7 @@
 //! The responses API over WebSocket, with real sockets.
 
 mod agent;
-mod client;
+pub(crate) mod client;
 mod close;
 mod conversation;
 mod frames;

@@ -9,8 +9,9 @@ use smallvec::SmallVec;
 use super::memory::{ContinuedFrom, ConversationTurn};
 use super::provider::HeldConversation;
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{Cursor, JsonStr, Member, RawJson, Rope, Scanner, ValueKind, Writer, from_utf8};
+use crate::json::{Cursor, JsonError, JsonStr, Member, RawJson, Rope, Scanner, ValueKind, Writer, from_utf8};
 use crate::wire::request::{invalid_json, wrong_type};
+use crate::wire::watch::named_members;
 
 /// Longest `stream_id`, in bytes. The interface names no limit; each event of a lane repeats the id.
 pub const MAX_STREAM_ID: usize = 256;
@@ -220,6 +221,23 @@ fn input_items(value: &[u8], kind: ValueKind) -> Result<Bytes, ApiError> {
     })
 }
 
+/// Returns whether a list of input items has a message of the user.
+fn has_user_message(list: &str) -> Result<bool, JsonError> {
+    let mut json = Cursor::new(list);
+    json.begin_array()?;
+    while json.next_element()? {
+        if json.kind()? != ValueKind::Object {
+            json.skip()?;
+            continue;
+        }
+        let [role] = named_members(json.raw()?, ["role"])?;
+        if role.and_then(RawJson::as_str).is_some_and(|role| role.is("user")) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 impl Steer {
     /// Returns the input as the elements of a JSON array, without its brackets: a copy.
     ///
@@ -266,6 +284,19 @@ impl Create {
         let items = input_items(value, kind)?;
         self.items = Some(items.clone());
         Ok(items)
+    }
+
+    /// Returns whether the request begins a turn of an agent: its input has a message of the user. The requests of the
+    /// same turn that follow have outputs of tools only.
+    pub fn begins_turn(&mut self) -> bool {
+        let Some((range, kind)) = self.input.clone() else { return false };
+        match kind {
+            ValueKind::Array => {
+                let value = self.text.view(range);
+                from_utf8(&value).is_ok_and(|list| has_user_message(list).unwrap_or(false))
+            }
+            kind => kind == ValueKind::String,
+        }
     }
 
     /// Makes the body of the HTTP request, in pieces that share the received text. The conversation up to `before` is

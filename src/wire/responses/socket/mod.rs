@@ -19,6 +19,7 @@ mod tests;
 pub use client::{ClientEvent, Create, MAX_STREAM_ID, Steer};
 pub use memory::{ContinuedFrom, ConversationMemory, ConversationTurn, Origin};
 pub use server::{
-    ErrorEvent, Watched, empty_response, error_event, lane_member, response_completed, steer_failed, watch,
+    ErrorEvent, Watched, empty_response, error_event, lane_member, rate_limits_event, response_completed,
+    steer_failed, watch,
 };
 pub use steering::{PendingSteers, SteerEvent};

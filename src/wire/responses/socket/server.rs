@@ -103,6 +103,36 @@ pub fn steer_failed(steer: &Steer, code: &str, message: &str) -> Bytes {
     out.freeze()
 }
 
+/// Windows of [`rate_limits_event`], each with its prefix in the names of the headers.
+const LIMIT_WINDOWS: [(&str, &str); 2] =
+    [("primary", "x-codex-primary-"), ("secondary", "x-codex-secondary-")];
+
+/// Returns the event from which Codex shows limits (observed with Codex CLI 0.169): over HTTP it reads the same from
+/// the response head. `header` returns the value of a header. `None` if the head has no window.
+pub fn rate_limits_event<'h>(header: impl Fn(&str) -> Option<&'h str>) -> Option<Bytes> {
+    let used = |prefix: &str| -> Option<f64> {
+        let percent: f64 = header(&format!("{prefix}used-percent"))?.parse().ok()?;
+        percent.is_finite().then_some(percent)
+    };
+    used(LIMIT_WINDOWS[0].1)?;
+    let mut out = BytesMut::with_capacity(256);
+    let mut json = Writer::new(&mut out);
+    json.begin_object().key("type").string("codex.rate_limits").key("rate_limits").begin_object();
+    for (name, prefix) in LIMIT_WINDOWS {
+        let Some(percent) = used(prefix) else { continue };
+        json.key(name).begin_object().key("used_percent").fixed(percent, 1);
+        for (member, header_name) in [("window_minutes", "window-minutes"), ("reset_at", "reset-at")] {
+            let value = header(&format!("{prefix}{header_name}")).and_then(|value| value.parse::<u64>().ok());
+            if let Some(value) = value {
+                json.key(member).number(value);
+            }
+        }
+        json.end_object();
+    }
+    json.end_object().end_object();
+    Some(out.freeze())
+}
+
 /// Returns the member that marks the events of a lane, to be written behind the opening brace of each event.
 pub fn lane_member(lane: &str) -> Bytes {
     let mut out = BytesMut::with_capacity(lane.len() + 16);
