@@ -74,6 +74,7 @@ fn counted() -> Metrics {
     metrics.slow_starts.with_label_values(&["m"]).inc();
     metrics.targets_opened.with_label_values(&["p", "m", "provider"]).inc();
     metrics.target_available.with_label_values(&["p", "m"]).set(1);
+    metrics.target_reason.with_label_values(&["p", "m", "drained"]).set(1);
     metrics.target_in_flight.with_label_values(&["p", "m"]).set(1);
     metrics.provider_checks.with_label_values(&["p", "well"]).inc();
     metrics.provider_well.with_label_values(&["p"]).set(1);
