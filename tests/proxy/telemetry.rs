@@ -352,7 +352,7 @@ async fn trace_names_the_limit_that_refused_a_request() {
     let bearer = format!("Bearer {POOR_KEY}");
     let body = r#"{"model":"gpt","messages":[{"role":"user","content":"hello"}]}"#;
     for status in [200, 429] {
-        let request = post_with("/v1/chat/completions", &[("authorization", &*bearer)], body.to_owned());
+        let request = post_with("/v1/chat/completions", &[("authorization", &*bearer)], body);
         assert_eq!(gateway.ask(request).await.status(), status);
     }
     let spans = collector.wait_for_spans(3).await;
