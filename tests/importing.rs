@@ -21,11 +21,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Fixture: source, file, further arguments.
-const FIXTURES: [(&str, &str, &[&str]); 4] = [
+const FIXTURES: [(&str, &str, &[&str]); 5] = [
     ("litellm", "config.yaml", &["--keys", "keys.jsonl", "--teams", "teams.jsonl"]),
     ("new-api", "dump.sql", &[]),
     ("one-api", "dump.sql", &[]),
     ("bifrost", "config.json", &[]),
+    ("portkey", "config.json", &["--name", "chat"]),
 ];
 
 fn root() -> PathBuf {
@@ -192,8 +193,10 @@ fn accounts_script_credits_each_balance_once() {
     }
     let listed = run(folder.path(), &["accounts", "list", "--json", "--conf", "out/gateway.toml"]);
     let text = String::from_utf8(listed.stdout).unwrap();
-    assert!(text.contains("\"5.00\"") && text.contains("\"1.000002\""), "{text}");
-    assert_eq!(text.matches("alice").count(), 1, "{text}");
+    // The quota of a user, and of its tokens with a quota of their own, together.
+    assert!(text.contains("\"5.00\""), "{text}");
+    assert!(text.contains("\"0.500002\"") && text.contains("\"0.50\""), "{text}");
+    assert_eq!((text.matches("alice").count(), text.matches("bob/token-2").count()), (1, 1), "{text}");
 }
 
 #[test]
@@ -248,7 +251,7 @@ fn public_configurations_become_valid_ones() {
     let Some(samples) = samples() else { return };
     let mut count = 0;
     let mut served = 0;
-    for source in ["litellm", "new-api", "one-api", "bifrost"] {
+    for source in ["litellm", "new-api", "one-api", "bifrost", "portkey"] {
         let mut files: Vec<PathBuf> =
             std::fs::read_dir(samples.join(source)).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
@@ -290,5 +293,5 @@ fn public_configurations_become_valid_ones() {
             );
         }
     }
-    assert!(count >= 37 && served > 100, "{count} configurations with {served} models");
+    assert!(count >= 40 && served > 100, "{count} configurations with {served} models");
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model_gateway::canonical::Usage;
 use model_gateway::metrics::{Finished, MetricType, Metrics, Series, TABLE};
-use model_gateway::provider::ProviderKind;
+use model_gateway::provider::{OTEL_HOSTS, Preset, ProviderKind};
 
 fn page() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md")).unwrap()
@@ -75,6 +75,7 @@ fn counted() -> Metrics {
     metrics.slow_starts.with_label_values(&["m"]).inc();
     metrics.targets_opened.with_label_values(&["p", "m", "provider"]).inc();
     metrics.target_available.with_label_values(&["p", "m"]).set(1);
+    metrics.target_reason.with_label_values(&["p", "m", "drained"]).set(1);
     metrics.target_in_flight.with_label_values(&["p", "m"]).set(1);
     metrics.provider_checks.with_label_values(&["p", "well"]).inc();
     metrics.provider_well.with_label_values(&["p"]).set(1);
@@ -166,8 +167,10 @@ fn metrics_page_lists_the_values_of_every_label() {
     }
     let used: BTreeSet<String> = described().into_values().flat_map(|(_, labels)| labels).collect();
     assert_eq!(explained.keys().cloned().collect::<BTreeSet<_>>(), used);
-    let providers: BTreeSet<String> =
-        ProviderKind::ALL.iter().map(|kind| kind.otel_name().to_owned()).collect();
+    let kinds = ProviderKind::ALL.iter().map(|kind| kind.otel_name());
+    let presets = Preset::ALL.iter().map(|preset| preset.otel_name());
+    let hosts = OTEL_HOSTS.iter().map(|(_, name)| *name);
+    let providers: BTreeSet<String> = kinds.chain(presets).chain(hosts).map(str::to_owned).collect();
     assert_eq!(explained["gen_ai_provider_name"], providers);
     // The values that were counted above must be documented.
     for line in counted().render().lines().filter(|line| line.starts_with("gateway_tokens_total{")) {

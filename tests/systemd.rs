@@ -176,3 +176,27 @@ fn unit_fits_the_production_example() {
     let StoreSettings::Sqlite(state) = &settings.store else { panic!("no state") };
     assert!(state.starts_with(format!("/var/lib/{}", setting("StateDirectory"))));
 }
+
+/// A rotation succeeds whether the gateway runs or not, and a gateway that runs reopens its log.
+#[test]
+fn rotation_reloads_a_gateway_that_runs_and_no_other() {
+    let rotation = std::fs::read_to_string(root().join("systemd/logrotate")).unwrap();
+    let script = rotation.split_once("postrotate\n").unwrap().1.split_once("endscript").unwrap().0;
+    for (state, calls) in [
+        (0, "--quiet is-active model-gateway.service\nreload model-gateway.service\n"),
+        (3, "--quiet is-active model-gateway.service\n"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let systemctl = folder.path().join("systemctl");
+        let fake = format!(
+            "#!/bin/sh\necho \"$*\" >> {0}/calls\ncase \"$*\" in *is-active*) exit {state};; esac\n",
+            folder.path().display()
+        );
+        std::fs::write(&systemctl, fake).unwrap();
+        std::fs::set_permissions(&systemctl, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let path = format!("{}:/usr/bin:/bin", folder.path().display());
+        let status = Command::new("sh").args(["-ec", script]).env("PATH", path).status().unwrap();
+        assert!(status.success(), "state {state}");
+        assert_eq!(std::fs::read_to_string(folder.path().join("calls")).unwrap(), calls);
+    }
+}

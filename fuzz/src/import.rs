@@ -9,6 +9,7 @@ pub fn import(data: &[u8]) {
     let (name, text) = text.split_once('\n').unwrap_or(("litellm", text));
     let format = match name {
         "bifrost" => ImportFormat::Bifrost,
+        "portkey" => ImportFormat::Portkey,
         "new-api" => ImportFormat::NewApi,
         "one-api" => ImportFormat::OneApi,
         _ => ImportFormat::Litellm,

@@ -24,7 +24,7 @@ rustPlatform.buildRustPackage {
       installShellCompletion --cmd model-gateway --$shell <($out/bin/model-gateway completions $shell)
     done
     install -D -m 0644 -t $out/share/model-gateway/schema conf/schema/*.json
-    install -D -m 0644 -t $out/share/model-gateway conf/prices.toml
+    install -D -m 0644 -t $out/share/model-gateway conf/prices.toml docs/openapi.json
     install -D -m 0644 -t $out/share/model-gateway/prometheus packaging/prometheus/rules.yml
     install -D -m 0644 -t $out/share/model-gateway/grafana packaging/grafana/model-gateway.json
   '';

@@ -46,7 +46,7 @@ pub use control::{
 };
 pub use listener::{AdminListener, bind, bind_socket, serve};
 pub use openapi::document as openapi_document;
-pub use tls::{AdminTls, AdminTlsError, certificate_end};
+pub use tls::{AdminTls, AdminTlsError, CertificateValidity};
 
 /// Version of the API in the path of all its routes.
 pub const PREFIX: &str = "/admin/v1";

@@ -80,7 +80,7 @@ enum Command {
     Unconfigure(clients::UnconfigureArgs),
     /// Examine a coding client: its program, its settings, and whether the gateway accepts its key.
     Doctor(clients::DoctorArgs),
-    /// Import the configuration of another gateway: LiteLLM, New API, One API or Bifrost.
+    /// Import the configuration of another gateway: LiteLLM, New API, One API, Bifrost or Portkey.
     ///
     /// Writes gateway.toml, routes.toml, keys.toml and secrets.env, and prints a report of each field: taken over,
     /// changed, or not possible and what to do instead. The result passes the checks of `check` before it is written.

@@ -307,6 +307,11 @@ fn tokens(value: &Value<'_>, example: &str, spelled: fn(&str) -> String) -> Vec<
     tokens
 }
 
+/// Returns whether a text can be an element of `server.cors.origins`.
+pub fn is_cors_origin(text: &str) -> bool {
+    origin(text).is_ok()
+}
+
 /// Parses an origin: a scheme and a host, with a port if it is not the scheme's own (RFC 6454, section 6.2).
 fn origin(text: &str) -> Result<Pattern, String> {
     let hint =

@@ -59,7 +59,9 @@ pub use entries::{EntryKind, FieldError};
 pub use fleet::{FleetSettings, OnOutageSetting};
 pub use keys_file::{KeySettings, KeysFile, KeysFileError, Listed, SavedAccessKey};
 pub use limits::Limits;
-pub use listeners::{ClientCertificates, CorsRule, HttpListener, ProxyProtocol, TlsListener, read_tls_file};
+pub use listeners::{
+    ClientCertificates, CorsRule, HttpListener, ProxyProtocol, TlsListener, is_cors_origin, read_tls_file,
+};
 pub use overrides::{PREFIX as OVERRIDE_PREFIX, SettingOverride};
 pub use print::effective;
 pub use reload::{Baseline, LoadedFile, ReloadOutcome, ReloadRules, Reloader};
@@ -147,6 +149,19 @@ pub fn load(file: &Path, vault: &dyn Vault) -> Result<Loaded, Report> {
 /// # Errors
 /// Returns [`Report`] with every fault of all texts.
 pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<Loaded, Report> {
+    load_texts_with_prices(folder, texts, None, vault)
+}
+
+/// Reads a configuration as [`load_texts`] does, with the text of the file of `prices`. `None` if there is no such file.
+///
+/// # Errors
+/// Returns the [`Report`] with all faults.
+pub fn load_texts_with_prices(
+    folder: &Path,
+    texts: [&str; 3],
+    prices: Option<&str>,
+    vault: &dyn Vault,
+) -> Result<Loaded, Report> {
     let [gateway, routes, keys] = texts;
     let file = folder.join("gateway.toml");
     let settings = settings::read(&file, gateway, &Overrides::default(), vault);
@@ -154,8 +169,8 @@ pub fn load_texts(folder: &Path, texts: [&str; 3], vault: &dyn Vault) -> Result<
         |kind, name: &str, text: &str| SourceFile { kind, path: folder.join(name), text: text.to_owned() };
     let routes = vec![source(SourceKind::Routes, "routes.toml", routes)];
     let keys = vec![source(SourceKind::Keys, "keys.toml", keys)];
-    let beside =
-        |_: &Path| Err(std::io::Error::other("the configuration is in memory and has no other files"));
+    let none = || std::io::Error::other("the configuration is in memory and has no other files");
+    let beside = |_: &Path| prices.map(str::to_owned).ok_or_else(none);
     match (settings, snapshot_of(Ok(routes), Ok(keys), vault, &beside)) {
         (Ok(settings), Ok((snapshot, baseline))) => {
             Ok(Loaded { settings, snapshot, baseline, file, admin_access: AdminAccess::default() })
@@ -281,6 +296,14 @@ fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
     let text = read(file)?;
     let overrides = Overrides::of_process()?;
     settings::read(file, &text, &overrides, vault)
+}
+
+/// Reads `[telemetry]` of gateway.toml again, with the files that it names.
+///
+/// # Errors
+/// Returns [`Report`] if gateway.toml or one of these files is not valid.
+pub fn load_telemetry(file: &Path, vault: &dyn Vault) -> Result<TelemetrySettings, Report> {
+    load_settings(file, vault).map(|settings| settings.telemetry)
 }
 
 /// Reads routes.toml and keys.toml.

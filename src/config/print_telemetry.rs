@@ -25,6 +25,7 @@ pub(super) fn write(out: &mut String, settings: &TelemetrySettings) -> std::fmt:
         batch,
         delay,
         conventions,
+        files: _,
         origins,
     } = settings;
     writeln!(out, "\n[telemetry]")?;

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use url::Url;
 
 use super::Vault;
-use super::node::{ConfigTable, Value};
-use super::secret::expand;
-use super::telemetry_env::{OtelVariables, exporter, header, headers, millis, pairs, truth};
+use super::node::ConfigTable;
+use super::telemetry_env::{OtelVariables, headers, millis, pairs, truth};
 use super::values;
 use crate::account::{Network, amount};
 use crate::telemetry::conventions::Conventions;
 use crate::telemetry::sampling::{SampleShare, SlowRule};
 use crate::telemetry::transport::{ClientIdentity, CollectorEndpoint};
+use files::{certificates, private_key};
+
+mod files;
 
 /// Settings of telemetry over OTLP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,8 @@ pub struct TelemetrySettings {
     pub delay: Duration,
     /// Version of the GenAI conventions.
     pub conventions: Conventions,
+    /// Files with headers and certificates, which a reload reads again.
+    pub files: Vec<PathBuf>,
     /// Keys that environment variables have filled, with the variable.
     pub origins: Vec<(&'static str, String)>,
 }
@@ -77,6 +79,7 @@ impl Default for TelemetrySettings {
             batch: 512,
             delay: Duration::from_secs(5),
             conventions: Conventions::default(),
+            files: Vec::new(),
             origins: Vec::new(),
         }
     }
@@ -111,6 +114,7 @@ struct FileSettings {
     batch: Option<usize>,
     delay: Option<Duration>,
     conventions: Option<Conventions>,
+    files: Vec<PathBuf>,
 }
 
 /// Signals: the key, the path of OTLP, the part of the variables' names, and whether it is on by default.
@@ -138,6 +142,7 @@ pub(super) fn read(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> 
         return TelemetrySettings::default();
     }
     let settings = merge(file, &variables);
+    variables.warn_of_others();
     TelemetrySettings { origins: variables.finish(root), ..settings }
 }
 
@@ -152,7 +157,7 @@ fn merge(file: FileSettings, variables: &OtelVariables<'_>) -> TelemetrySettings
     let [traces, logs, metrics] = std::array::from_fn(|index| {
         let (key, path, part, by_default) = *SIGNALS.get(index)?;
         let set = file.signals.get(index).copied().flatten();
-        let set = set.or_else(|| variables.parsed(key, &format!("OTEL_{part}_EXPORTER"), exporter));
+        let set = set.or_else(|| variables.exporter(key, &format!("OTEL_{part}_EXPORTER")));
         if !set.unwrap_or(by_default) {
             return None;
         }
@@ -180,9 +185,10 @@ fn merge(file: FileSettings, variables: &OtelVariables<'_>) -> TelemetrySettings
             Ok(if latest { Conventions::GenAi0_1 } else { Conventions::default() })
         })
     };
-    let queue = file.queue.or_else(|| variables.parsed("queue", "OTEL_BSP_MAX_QUEUE_SIZE", count));
-    let batch = file.batch.or_else(|| variables.parsed("batch", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", count));
-    let delay = file.delay.or_else(|| variables.parsed("delay", "OTEL_BSP_SCHEDULE_DELAY", millis));
+    // One setting is for spans and log records; the variables of spans precede those of log records.
+    let queue = file.queue.or_else(|| variables.of_processor("queue", "MAX_QUEUE_SIZE", count));
+    let batch = file.batch.or_else(|| variables.of_processor("batch", "MAX_EXPORT_BATCH_SIZE", count));
+    let delay = file.delay.or_else(|| variables.of_processor("delay", "SCHEDULE_DELAY", millis));
     let interval =
         file.interval.or_else(|| variables.parsed("interval", "OTEL_METRIC_EXPORT_INTERVAL", millis));
     let queue = queue.unwrap_or(default.queue);
@@ -202,6 +208,7 @@ fn merge(file: FileSettings, variables: &OtelVariables<'_>) -> TelemetrySettings
         batch: batch.unwrap_or(default.batch).min(queue),
         delay: delay.unwrap_or(default.delay).max(Duration::from_millis(10)),
         conventions: file.conventions.or_else(opted_in).unwrap_or(default.conventions),
+        files: file.files.into_iter().chain(variables.files()).collect(),
         origins: Vec::new(),
     }
 }
@@ -236,19 +243,13 @@ fn destination(
             _ => Err("write \"gzip\" or \"none\"".to_owned()),
         })
     };
-    let vault = variables.vault();
-    let certificates = |path: &str| {
-        let text = vault.file(Path::new(path)).map_err(|error| error.to_string())?;
-        certificates(&text).map(Arc::from)
-    };
+    let certificates = |path: &str| certificates(&variables.file(path)?).map(Arc::from);
     let identity = || {
         let chain = variables.of_signal("client_cert", part, "CLIENT_CERTIFICATE", |path| {
-            let text = vault.file(Path::new(path)).map_err(|error| error.to_string())?;
-            self::certificates(&text)
+            files::certificates(&variables.file(path)?)
         })?;
-        let key = variables.of_signal("client_key", part, "CLIENT_KEY", |path| {
-            vault.file(Path::new(path)).map_err(|error| error.to_string()).and_then(private_key)
-        })?;
+        let key = variables
+            .of_signal("client_key", part, "CLIENT_KEY", |path| variables.file(path).and_then(private_key))?;
         Some(Arc::new(ClientIdentity { chain, key }))
     };
     Some(CollectorEndpoint {
@@ -258,14 +259,24 @@ fn destination(
             None => variables.of_signal("headers", part, "HEADERS", headers).unwrap_or_default(),
         },
         gzip: file.gzip.or_else(gzip).unwrap_or(true),
-        timeout: file
-            .timeout
-            .or_else(|| variables.of_signal("timeout", part, "TIMEOUT", millis))
-            .unwrap_or(TIMEOUT)
-            .max(Duration::from_millis(100)),
+        timeout: file.timeout.unwrap_or_else(|| timeout(variables, part)).max(Duration::from_millis(100)),
         roots: file.roots.clone().or_else(|| variables.of_signal("ca", part, "CERTIFICATE", certificates)),
         identity: file.identity.clone().or_else(identity),
     })
+}
+
+/// Returns the time-out of a signal's requests by the variables: that of the exporter, or of the export if it is shorter.
+fn timeout(variables: &OtelVariables<'_>, part: &str) -> Duration {
+    let whole = match part {
+        "TRACES" => "OTEL_BSP_EXPORT_TIMEOUT",
+        "LOGS" => "OTEL_BLRP_EXPORT_TIMEOUT",
+        _ => "OTEL_METRIC_EXPORT_TIMEOUT",
+    };
+    let own = variables.of_signal("timeout", part, "TIMEOUT", millis);
+    // 0 is no limit.
+    let whole = variables.parsed("timeout", whole, millis).filter(|whole| !whole.is_zero());
+    let own = own.unwrap_or(TIMEOUT);
+    whole.map_or(own, |whole| own.min(whole))
 }
 
 /// Parses the name of a sampler of OpenTelemetry: its share in billionths. A parent's decision is followed by
@@ -306,7 +317,7 @@ fn read_table(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> File
     let settings = FileSettings {
         otlp,
         signals: SIGNALS.map(|(key, ..)| table.boolean(key)),
-        headers: read_headers(table, folder, vault),
+        headers: files::read_headers(table, folder, vault),
         gzip: table.get("compression").and_then(|value| {
             value.parsed(|text| match text {
                 "gzip" => Ok(true),
@@ -315,8 +326,9 @@ fn read_table(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> File
             })
         }),
         timeout: table.duration("timeout"),
-        roots: read_file(table, "ca", folder, vault, |text| certificates(&text).map(Arc::from)),
-        identity: read_identity(table, folder, vault),
+        roots: files::read_file(table, "ca", folder, vault, |text| certificates(&text).map(Arc::from)),
+        identity: files::read_identity(table, folder, vault),
+        files: files::named(table, folder, vault),
         interval: table.duration("interval"),
         sample,
         slow: table.get("slow").and_then(|value| value.parsed(slow_rule)),
@@ -374,76 +386,6 @@ fn read_resource(table: &ConfigTable<'_>) -> Vec<(String, String)> {
         });
     });
     resource
-}
-
-/// Reads the headers of the table and of the file with further ones. `None` if neither is set.
-fn read_headers(
-    table: &ConfigTable<'_>,
-    folder: &Path,
-    vault: &dyn Vault,
-) -> Option<Vec<(HeaderName, HeaderValue)>> {
-    let mut all = Vec::new();
-    let written = table.table("headers", |entries| {
-        entries.entries(|name, value| all.extend(value.parsed(|text| header(name, text))));
-    });
-    let filed = read_file(table, "headers_file", folder, vault, |text| {
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        let headers = lines.map(|line| {
-            let (name, value) = line.split_once(':').ok_or("write one header per line: `name: value`")?;
-            header(name.trim(), value.trim())
-        });
-        headers.collect::<Result<Vec<_>, String>>()
-    });
-    if written.is_none() && table.get("headers_file").is_none() {
-        return None;
-    }
-    all.extend(filed.unwrap_or_default());
-    Some(all)
-}
-
-fn read_identity(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option<Arc<ClientIdentity>> {
-    let chain = read_file(table, "client_cert", folder, vault, |text| certificates(&text));
-    let key = read_file(table, "client_key", folder, vault, private_key);
-    if table.get("client_cert").is_some() != table.get("client_key").is_some() {
-        table.wrong("only one of client_cert and client_key is set", "set both of them".to_owned());
-    }
-    chain.zip(key).map(|(chain, key)| Arc::new(ClientIdentity { chain, key }))
-}
-
-/// Reads the file that a key names. `None` if it is not set, cannot be read, which is reported, or secrets are not read.
-fn read_file<T>(
-    table: &ConfigTable<'_>,
-    key: &'static str,
-    folder: &Path,
-    vault: &dyn Vault,
-    parse: impl FnOnce(String) -> Result<T, String>,
-) -> Option<T> {
-    let value: Value<'_> = table.get(key)?;
-    let written = Path::new(value.as_str()?);
-    if !vault.reads() {
-        return None;
-    }
-    let read = |path: PathBuf| vault.file(&path).map_err(|error| format!("{}: {error}", path.display()));
-    match expand(written, folder, vault).and_then(read).and_then(parse) {
-        Ok(parsed) => Some(parsed),
-        Err(reason) => {
-            value.wrong(reason, None);
-            None
-        }
-    }
-}
-
-fn certificates(text: &str) -> Result<Vec<Vec<u8>>, String> {
-    let all = CertificateDer::pem_slice_iter(text.as_bytes());
-    let all: Result<Vec<_>, _> = all.map(|certificate| certificate.map(|one| one.to_vec())).collect();
-    all.ok().filter(|all| !all.is_empty()).ok_or_else(|| "give a PEM file with certificates".to_owned())
-}
-
-fn private_key(text: String) -> Result<String, String> {
-    match PrivateKeyDer::from_pem_slice(text.as_bytes()) {
-        Ok(_) => Ok(text),
-        Err(_) => Err("give a PEM file with a private key".to_owned()),
-    }
 }
 
 /// Parses the URL of a collector. The error is a hint for the user.

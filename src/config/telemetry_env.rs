@@ -2,6 +2,7 @@
 //! "OpenTelemetry Protocol Exporter"): they fill what `[telemetry]` leaves unset.
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
@@ -16,15 +17,78 @@ pub(super) struct OtelVariables<'v> {
     /// Key of `[telemetry]` and the variable that it comes from.
     origins: RefCell<Vec<(&'static str, String)>>,
     faults: RefCell<Vec<(String, String)>>,
+    warnings: RefCell<Vec<(String, String)>>,
+    /// Files that variables name.
+    files: RefCell<Vec<PathBuf>>,
 }
 
 impl<'v> OtelVariables<'v> {
     pub(super) fn new(vault: &'v dyn Vault) -> Self {
-        OtelVariables { vault, origins: RefCell::default(), faults: RefCell::default() }
+        OtelVariables {
+            vault,
+            origins: RefCell::default(),
+            faults: RefCell::default(),
+            warnings: RefCell::default(),
+            files: RefCell::default(),
+        }
     }
 
-    pub(super) fn vault(&self) -> &'v dyn Vault {
-        self.vault
+    /// Reads a file that a variable names.
+    pub(super) fn file(&self, path: &str) -> Result<String, String> {
+        let path = PathBuf::from(path);
+        let text = self.vault.file(&path).map_err(|error| error.to_string());
+        self.files.borrow_mut().push(path);
+        text
+    }
+
+    /// Returns the files that variables have named so far.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        self.files.borrow().clone()
+    }
+
+    /// Warns of a variable that is valid and has no effect.
+    pub(super) fn warn(&self, name: &str, reason: &str, hint: &str) {
+        let message = format!("the environment variable {name} {reason}");
+        self.warnings.borrow_mut().push((message, hint.to_owned()));
+    }
+
+    /// Reads the exporter of a signal: whether it is exported over OTLP. Other exporters of OpenTelemetry are no fault,
+    /// since the environment may be that of several programs.
+    pub(super) fn exporter(&self, key: &'static str, name: &str) -> Option<bool> {
+        let names = self.get(name)?;
+        let mut is_on = false;
+        for exporter in names.split(',').map(str::trim) {
+            match exporter {
+                "otlp" => is_on = true,
+                "none" | "" => {}
+                // They are on /metrics in any case.
+                "prometheus" if key == "metrics" => {}
+                _ => self.warn(
+                    name,
+                    "names an exporter that the gateway does not have",
+                    "otlp and none are known; metrics are on /metrics of the admin port in any case",
+                ),
+            }
+        }
+        self.origins.borrow_mut().push((key, name.to_owned()));
+        Some(is_on)
+    }
+
+    /// Warns of variables whose values the gateway cannot follow.
+    pub(super) fn warn_of_others(&self) {
+        if let Some(names) = self.get("OTEL_PROPAGATORS")
+            && names.split(',').map(str::trim).any(|name| !matches!(name, "tracecontext" | "baggage"))
+        {
+            let hint =
+                "the gateway continues W3C Trace Context; telemetry.propagate sends it on to providers";
+            self.warn("OTEL_PROPAGATORS", "names a propagator that the gateway does not have", hint);
+        }
+        let name = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE";
+        if self.get(name).is_some_and(|value| !value.eq_ignore_ascii_case("cumulative")) {
+            let hint =
+                "all sums and histograms are cumulative; a collector converts them (cumulativetodelta)";
+            self.warn(name, "has no effect", hint);
+        }
     }
 
     /// Returns a variable. An empty one counts as unset, as the specification says.
@@ -64,6 +128,18 @@ impl<'v> OtelVariables<'v> {
         self.parsed(key, &name, parse)
     }
 
+    /// Reads a variable of the processors of spans, or else of log records.
+    pub(super) fn of_processor<T>(
+        &self,
+        key: &'static str,
+        part: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let own = format!("OTEL_BSP_{part}");
+        let name = if self.get(&own).is_some() { own } else { format!("OTEL_BLRP_{part}") };
+        self.parsed(key, &name, parse)
+    }
+
     pub(super) fn fault(&self, name: &str, hint: String) {
         self.faults.borrow_mut().push((format!("the environment variable {name} is not valid"), hint));
     }
@@ -74,6 +150,11 @@ impl<'v> OtelVariables<'v> {
         faults.dedup();
         for (message, hint) in faults {
             root.wrong(message, hint);
+        }
+        let mut warnings = self.warnings.into_inner();
+        warnings.dedup();
+        for (message, hint) in warnings {
+            root.warn(message, hint);
         }
         let mut origins = self.origins.into_inner();
         origins.sort();
@@ -93,18 +174,6 @@ pub(super) fn truth(text: &str) -> Result<bool, String> {
         () if text.eq_ignore_ascii_case("true") => Ok(true),
         () if text.eq_ignore_ascii_case("false") => Ok(false),
         () => Err("write \"true\" or \"false\"".to_owned()),
-    }
-}
-
-/// Parses the name of an exporter: whether a signal is exported.
-pub(super) fn exporter(text: &str) -> Result<bool, String> {
-    match text {
-        "otlp" => Ok(true),
-        "none" => Ok(false),
-        _ => {
-            Err("write \"otlp\" or \"none\"; metrics are on /metrics of the admin port in any case"
-                .to_owned())
-        }
     }
 }
 

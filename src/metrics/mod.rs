@@ -95,6 +95,10 @@ pub struct Metrics {
     pub targets_opened: IntCounterVec,
     /// Whether a target is available.
     pub target_available: IntGaugeVec,
+    /// See [`table::TARGET_REASON`].
+    pub target_reason: IntGaugeVec,
+    /// See [`table::TARGETS_DRAINED`].
+    pub targets_drained: IntGauge,
     /// Requests in flight at a target.
     pub target_in_flight: IntGaugeVec,
     /// Health checks of providers by result.
@@ -191,6 +195,8 @@ impl Metrics {
             slow_starts: make.counters(&table::SLOW_STARTS)?,
             targets_opened: make.counters(&table::TARGETS_OPENED)?,
             target_available: make.gauges(&table::TARGET_AVAILABLE)?,
+            target_reason: make.gauges(&table::TARGET_REASON)?,
+            targets_drained: make.gauge(&table::TARGETS_DRAINED)?,
             target_in_flight: make.gauges(&table::TARGET_IN_FLIGHT)?,
             provider_checks: make.counters(&table::PROVIDER_CHECKS)?,
             provider_well: make.gauges(&table::PROVIDER_WELL)?,

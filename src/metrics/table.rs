@@ -173,6 +173,13 @@ table! {
     /// Target availability.
     TARGET_AVAILABLE = "gateway_target_available" MetricType::Gauge, &["provider", "target"],
         "1 for an available target, 0 for one that is skipped.";
+    /// Reason why a target is skipped.
+    TARGET_REASON = "gateway_target_reason" MetricType::Gauge, &["provider", "target", "reason"],
+        "Always 1: why a target is skipped or probed (drained, off, provider_open, open, waiting, half_open). Absent for a \
+         target that admits every request.";
+    /// Targets that an operator has drained.
+    TARGETS_DRAINED = "gateway_targets_drained" MetricType::Gauge, &[],
+        "Targets that an operator has drained, each counted once for each model that has it.";
     /// Requests in flight by target.
     TARGET_IN_FLIGHT = "gateway_target_requests_in_flight" MetricType::Gauge, &["provider", "target"],
         "Requests in progress at a target.";

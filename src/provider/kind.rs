@@ -83,7 +83,8 @@ impl ProviderKind {
         ProviderKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns the value of `gen_ai.provider.name` (OpenTelemetry GenAI semantic conventions).
+    /// Returns the value of `gen_ai.provider.name` (OpenTelemetry GenAI semantic conventions) of a provider of this kind;
+    /// `Provider::otel_name` knows more about one that is only compatible.
     pub const fn otel_name(self) -> &'static str {
         match self {
             ProviderKind::OpenAi => "openai",

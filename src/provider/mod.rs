@@ -87,6 +87,10 @@ impl Default for Timeouts {
     }
 }
 
+/// Hosts of providers that have a well-known name in OpenTelemetry's conventions, and no preset.
+pub const OTEL_HOSTS: &[(&str, &str)] =
+    &[("api.perplexity.ai", "perplexity"), ("api.cohere.ai", "cohere"), ("api.cohere.com", "cohere")];
+
 /// Configured provider.
 #[derive(Debug)]
 pub struct Provider {
@@ -190,6 +194,19 @@ impl Provider {
             forward_client: false,
             websocket: false,
             standard_errors: true,
+        }
+    }
+
+    /// Returns the value of `gen_ai.provider.name` (OpenTelemetry GenAI semantic conventions).
+    pub fn otel_name(&self) -> &'static str {
+        match self.kind {
+            ProviderKind::OpenAiCompatible if self.preset == Preset::Compatible => {
+                let host = self.base.host();
+                let known = OTEL_HOSTS.iter().find(|(known, _)| *known == host);
+                known.map_or(self.kind.otel_name(), |(_, name)| name)
+            }
+            ProviderKind::OpenAiCompatible => self.preset.otel_name(),
+            kind => kind.otel_name(),
         }
     }
 

@@ -95,6 +95,21 @@ impl Preset {
         Preset::ALL.into_iter().find(|row| row.name() == name)
     }
 
+    /// Returns the value of `gen_ai.provider.name` of an OpenAI-compatible provider with this preset: the well-known one of
+    /// the conventions, or else the preset's own name.
+    pub const fn otel_name(self) -> &'static str {
+        match self {
+            Preset::Azure => "azure.ai.openai",
+            Preset::Gemini => "gcp.gemini",
+            Preset::Qwen => "dashscope",
+            Preset::Moonshot => "moonshot_ai",
+            Preset::Xai => "x_ai",
+            Preset::Mistral => "mistral_ai",
+            Preset::Compatible => "openai_compatible",
+            other => other.name(),
+        }
+    }
+
     /// Returns the hosts of the preset. An entry with a leading dot matches all hosts with that suffix.
     pub const fn hosts(self) -> &'static [&'static str] {
         match self {
@@ -154,6 +169,27 @@ const OLLAMA_PORT: u16 = 11_434;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn provider_has_the_well_known_name_of_the_conventions() {
+        use crate::provider::Provider;
+        let name = |kind, url: &str| Provider::at(kind, url).otel_name();
+        for (url, wanted) in [
+            ("https://api.deepseek.com/v1", "deepseek"),
+            ("https://api.moonshot.ai/v1", "moonshot_ai"),
+            ("https://api.x.ai/v1", "x_ai"),
+            ("https://api.groq.com/openai/v1", "groq"),
+            ("https://api.mistral.ai/v1", "mistral_ai"),
+            ("https://api.perplexity.ai", "perplexity"),
+            ("https://api.cohere.ai/compatibility/v1", "cohere"),
+            ("https://api.openai.com/v1", "openai"),
+            ("https://openrouter.ai/api/v1", "openrouter"),
+            ("http://127.0.0.1:8000/v1", "openai_compatible"),
+        ] {
+            assert_eq!(name(ProviderKind::OpenAiCompatible, url), wanted, "{url}");
+        }
+        assert_eq!(name(ProviderKind::Bedrock, "https://h.example"), "aws.bedrock");
+    }
 
     #[test]
     fn preset_is_recognized_by_the_host() {

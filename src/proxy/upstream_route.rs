@@ -51,7 +51,7 @@ impl UpstreamRoute {
         let provider = &target.provider;
         let operation = operation_name(endpoint);
         let series =
-            Series::new(metrics, endpoint, operation, &model.id, &provider.name, provider.kind.otel_name());
+            Series::new(metrics, endpoint, operation, &model.id, &provider.name, provider.otel_name());
         // A path that contains an action depends on the request, so it cannot be prepared.
         let fixed = !target.provider.path_needs_action(api);
         let uri = if fixed { address(target, api, None) } else { None };

@@ -91,13 +91,13 @@ pub type MetricSource = Box<dyn Fn() -> Vec<MetricFamily> + Send>;
 pub(super) struct MetricExport {
     pub(super) source: MetricSource,
     pub(super) every: Duration,
-    pub(super) transport: Transport,
+    pub(super) transport: Arc<Transport>,
 }
 
 /// Items that are exported from a queue.
 pub(super) struct QueueExport {
     pub(super) queue: Arc<SignalQueue>,
-    pub(super) transport: Transport,
+    pub(super) transport: Arc<Transport>,
 }
 
 /// State of the exporting thread.
@@ -229,9 +229,9 @@ impl Exporter {
 
     fn transport(&self, signal: Signal) -> Option<&Transport> {
         match signal {
-            Signal::Traces => self.traces.as_ref().map(|export| &export.transport),
-            Signal::Logs => self.logs.as_ref().map(|export| &export.transport),
-            Signal::Metrics => self.metrics.as_ref().map(|export| &export.transport),
+            Signal::Traces => self.traces.as_ref().map(|export| &*export.transport),
+            Signal::Logs => self.logs.as_ref().map(|export| &*export.transport),
+            Signal::Metrics => self.metrics.as_ref().map(|export| &*export.transport),
         }
     }
 

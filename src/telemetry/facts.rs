@@ -159,6 +159,13 @@ pub enum EventKind {
     Continued(&'static str),
     /// A breaker opened, for this reason.
     BreakerOpened(&'static str),
+    /// A limit refused the request.
+    LimitRefused {
+        /// `key` or `account`.
+        scope: &'static str,
+        /// Name of the limit in the configuration.
+        limit: &'static str,
+    },
 }
 
 impl EventKind {
@@ -170,6 +177,7 @@ impl EventKind {
             EventKind::SlowStart => "gateway.slow_start",
             EventKind::Continued(_) => "gateway.continued",
             EventKind::BreakerOpened(_) => "gateway.breaker.opened",
+            EventKind::LimitRefused { .. } => "gateway.limit.refused",
         }
     }
 }

@@ -91,6 +91,8 @@ pub struct Telemetry {
     batch: usize,
     signal: Arc<ExporterSignal>,
     counters: ExportCounters,
+    /// Connections of traces, logs and metrics; `None` for a signal that is off.
+    transports: [Option<Arc<Transport>>; 3],
     thread: Arc<Supervised>,
     running: Mutex<Option<JoinHandle<()>>>,
 }
@@ -112,7 +114,7 @@ impl Telemetry {
     ) -> Result<Self, TelemetryError> {
         let queue = |terms: Option<SignalTerms>, limit| {
             let export = |terms: SignalTerms| {
-                let transport = Transport::new(terms.destination)?;
+                let transport = Arc::new(Transport::new(terms.destination)?);
                 Ok::<_, TransportError>(QueueExport { queue: Arc::new(SignalQueue::new(limit)), transport })
             };
             terms.map(export).transpose()
@@ -123,9 +125,15 @@ impl Telemetry {
             Transport::new(metrics.destination).map(|transport| MetricExport {
                 source,
                 every: metrics.every,
-                transport,
+                transport: Arc::new(transport),
             })
         });
+        let collected = collected.transpose()?;
+        let transports = [
+            traces.as_ref().map(|export| export.transport.clone()),
+            logs.as_ref().map(|export| export.transport.clone()),
+            collected.as_ref().map(|export: &MetricExport| export.transport.clone()),
+        ];
         let signal = Arc::new(ExporterSignal::default());
         let counters = ExportCounters {
             exported: metrics.telemetry_exported.clone(),
@@ -140,7 +148,7 @@ impl Telemetry {
             conventions: terms.conventions,
             traces,
             logs,
-            metrics: collected.transpose()?,
+            metrics: collected,
             batch: terms.batch,
             delay: terms.delay,
             counters: counters.clone(),
@@ -156,9 +164,25 @@ impl Telemetry {
             batch: terms.batch,
             signal,
             counters,
+            transports,
             thread,
             running: Mutex::new(Some(running)),
         })
+    }
+
+    /// Takes over headers and certificates of the destinations of traces, logs and metrics, for requests from now on. A
+    /// signal that is off stays off, and one without a destination keeps what it has. Returns whether anything is new.
+    ///
+    /// # Errors
+    /// Returns [`TransportError`] if a client certificate cannot be used; that of its signal stays in effect.
+    pub fn renew(&self, destinations: [Option<&CollectorEndpoint>; 3]) -> Result<bool, TransportError> {
+        let mut is_new = false;
+        for (transport, destination) in self.transports.iter().zip(destinations) {
+            if let (Some(transport), Some(destination)) = (transport, destination) {
+                is_new |= transport.renew(destination)?;
+            }
+        }
+        Ok(is_new)
     }
 
     /// Returns whether requests are traced.

@@ -77,6 +77,10 @@ fn span_events(span: &mut ProtobufWriter<'_>, trace: &TraceFacts<'_>) {
                     attributes.text("gateway.reason", reason);
                 }
                 EventKind::Continued(outcome) => attributes.text("gateway.outcome", outcome),
+                EventKind::LimitRefused { scope, limit } => {
+                    attributes.text("gateway.scope", scope);
+                    attributes.text("gateway.limit", limit);
+                }
                 EventKind::HoldReleased | EventKind::SlowStart => {}
             }
             if let Some(attempt) = event.attempt {
@@ -165,6 +169,9 @@ fn encode_attempt(
     to.optional_seconds("gateway.time_to_response_head", attempt.head);
     if let Some(reused) = attempt.is_reused {
         to.boolean("gateway.connection_reused", reused);
+    }
+    if matches!(attempt.api, "images" | "image_edits") {
+        to.text("gen_ai.output.type", "image");
     }
     if conventions.has_stream_attributes() && request.is_stream {
         to.boolean("gen_ai.request.stream", true);

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{HeaderName, HeaderValue};
@@ -70,9 +71,15 @@ pub(super) enum ExportOutcome {
     Refused(String),
 }
 
-/// Connection to the collector.
+/// Connection to the collector. Its secrets and certificates can be renewed while it is used.
 #[derive(Debug)]
 pub(super) struct Transport {
+    current: ArcSwap<CollectorConnection>,
+}
+
+/// Agent with the secrets in effect.
+#[derive(Debug)]
+struct CollectorConnection {
     agent: ureq::Agent,
     destination: CollectorEndpoint,
 }
@@ -83,6 +90,56 @@ impl Transport {
     /// # Errors
     /// Returns [`TransportError`] if the client certificate cannot be used.
     pub(super) fn new(destination: CollectorEndpoint) -> Result<Self, TransportError> {
+        Ok(Transport { current: ArcSwap::from_pointee(CollectorConnection::new(destination)?) })
+    }
+
+    /// Takes over headers and certificates of a destination, for requests from now on. Returns whether one of them is new.
+    ///
+    /// # Errors
+    /// Returns [`TransportError`] if the client certificate cannot be used; those in effect stay.
+    pub(super) fn renew(&self, new: &CollectorEndpoint) -> Result<bool, TransportError> {
+        let current = self.current.load_full();
+        let destination = CollectorEndpoint {
+            headers: new.headers.clone(),
+            roots: new.roots.clone(),
+            identity: new.identity.clone(),
+            ..current.destination.clone()
+        };
+        if destination == current.destination {
+            return Ok(false);
+        }
+        self.current.store(Arc::new(CollectorConnection::new(destination)?));
+        Ok(true)
+    }
+
+    /// Returns the URL, for the log.
+    pub(super) fn url(&self) -> String {
+        self.current.load().destination.url.clone()
+    }
+
+    /// Returns the longest time of a request.
+    pub(super) fn timeout(&self) -> Duration {
+        self.current.load().destination.timeout
+    }
+
+    /// Compresses a body, if the destination has that.
+    pub(super) fn compressed(&self, body: Vec<u8>) -> Vec<u8> {
+        if !self.current.load().destination.gzip {
+            return body;
+        }
+        let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
+        // Writing to memory cannot fail.
+        encoder.write_all(&body).and_then(|()| encoder.finish()).unwrap_or_default()
+    }
+
+    /// Sends a body that [`Self::compressed`] returned. Blocks for at most `timeout`.
+    pub(super) fn send(&self, body: &[u8], timeout: Duration) -> ExportOutcome {
+        self.current.load_full().send(body, timeout)
+    }
+}
+
+impl CollectorConnection {
+    fn new(destination: CollectorEndpoint) -> Result<Self, TransportError> {
         let mut config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             // A redirect would take headers with secrets to another address.
@@ -110,31 +167,10 @@ impl Transport {
                 .client_cert(identity);
             config = config.tls_config(tls.build());
         }
-        Ok(Transport { agent: config.build().new_agent(), destination })
+        Ok(CollectorConnection { agent: config.build().new_agent(), destination })
     }
 
-    /// Returns the URL, for the log.
-    pub(super) fn url(&self) -> &str {
-        &self.destination.url
-    }
-
-    /// Returns the longest time of a request.
-    pub(super) fn timeout(&self) -> Duration {
-        self.destination.timeout
-    }
-
-    /// Compresses a body, if the destination has that.
-    pub(super) fn compressed(&self, body: Vec<u8>) -> Vec<u8> {
-        if !self.destination.gzip {
-            return body;
-        }
-        let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
-        // Writing to memory cannot fail.
-        encoder.write_all(&body).and_then(|()| encoder.finish()).unwrap_or_default()
-    }
-
-    /// Sends a body that [`Self::compressed`] returned. Blocks for at most `timeout`.
-    pub(super) fn send(&self, body: &[u8], timeout: Duration) -> ExportOutcome {
+    fn send(&self, body: &[u8], timeout: Duration) -> ExportOutcome {
         let mut request = self
             .agent
             .post(&self.destination.url)

@@ -73,6 +73,56 @@ print(len(answers), failures[:3])
 """
 
 
+# A provider whose stream takes four seconds: it says "begin", waits, and says "end".
+PROVIDER = """
+import http.server, json, time
+class Provider(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        for number, word in enumerate(["begin", "end"]):
+            chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [
+                {"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": "stop" if number else None}]}
+            self.wfile.write(b"data: " + json.dumps(chunk).encode() + b"\\n\\n")
+            self.wfile.flush()
+            if number == 0:
+                time.sleep(4)
+        self.wfile.write(b"data: [DONE]\\n\\n")
+    def log_message(self, *arguments):
+        pass
+http.server.ThreadingHTTPServer(("127.0.0.1", 9001), Provider).serve_forever()
+"""
+
+# Asks for a stream with the key in the first argument. Says when it begins, and prints all of it at its end.
+STREAM = """
+import http.client, json, sys
+client = http.client.HTTPConnection("127.0.0.1", 8080, timeout=60)
+body = {"model": "slow", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
+client.request("POST", "/v1/chat/completions", json.dumps(body), {"authorization": "Bearer " + sys.argv[1]})
+answer = client.getresponse()
+text = b""
+while b"begin" not in text:
+    text += answer.read1()
+print("begun", flush=True)
+print(answer.status, (text + answer.read()).decode(), flush=True)
+"""
+
+ROUTES = """
+[[provider]]
+name     = "slow"
+kind     = "openai-compatible"
+base_url = "http://127.0.0.1:9001/v1"
+
+[[model]]
+id      = "slow"
+targets = [{ provider = "slow", model = "m" }]
+"""
+
+
 class Machine:
     """A running Debian system."""
 
@@ -116,6 +166,14 @@ class Machine:
     def run(self, *command, check=True):
         return run(*self.command(*command), check=check)
 
+    def python(self, program, *arguments):
+        """A process with this program in the network of the system, whose output is read."""
+        command = ["nsenter", "--target", str(self.init), "--net", sys.executable, "-c", program, *arguments]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def show(self, name):
+        return self.run("systemctl", "show", f"--property={name}", "--value", "model-gateway").stdout.strip()
+
     def put(self, path, text, mode):
         root = Path(f"/proc/{self.init}/root")
         file = root / path
@@ -147,6 +205,12 @@ class Machine:
                 pass
 
 
+def end(process):
+    """Ends a process of the test and closes its pipes."""
+    with process:
+        process.kill()
+
+
 class Booted(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -176,9 +240,7 @@ class Booted(unittest.TestCase):
         as_user = ["setpriv", "--reuid=model-gateway", "--regid=model-gateway", "--clear-groups", "model-gateway"]
         machine.run(*as_user, "accounts", "create", "acme", "--credit", "5")
 
-        clients = subprocess.Popen(
-            ["nsenter", "--target", str(machine.init), "--net", sys.executable, "-c", CLIENTS],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        clients = machine.python(CLIENTS)
         time.sleep(1)
         said = machine.install(self.second)
         time.sleep(1)
@@ -189,11 +251,55 @@ class Booted(unittest.TestCase):
         self.assertNotEqual(machine.main_pid(), old)
         self.assertEqual(machine.run("model-gateway", "health").stdout, "ready\n")
 
+        # A reload reads certificates in it, and nobody but the service and root does.
+        folder = machine.run("stat", "--format=%U:%G %a", "/etc/model-gateway/tls").stdout.strip()
+        self.assertEqual(folder, "root:model-gateway 750")
+        self.live(machine)
+
         said = machine.run("dpkg", "--purge", "model-gateway").stdout
         self.assertIn("/var/lib/model-gateway was kept", said)
         self.assertEqual(machine.run("systemctl", "is-active", "model-gateway", check=False).stdout, "inactive\n")
         machine.run("test", "-s", "/var/lib/model-gateway/state.db")
         self.assertNotEqual(machine.run("test", "-e", "/etc/model-gateway", check=False).returncode, 0)
+
+    def live(self, machine):
+        """Reload, watchdog and stop, as systemd sees them."""
+        provider = machine.python(PROVIDER)
+        self.addCleanup(end, provider)
+        machine.put("etc/model-gateway/routes.toml", ROUTES, 0o644)
+        key = machine.run("model-gateway", "keys", "create", "bert").stdout.split()
+        key = next(word for word in key if word.startswith("mgw_"))
+        self.assertEqual(self.status(machine, key), "401")
+        machine.run("systemctl", "reload", "model-gateway")
+        self.assertEqual(self.status(machine, key), "200")
+        self.assertEqual(machine.show("ActiveState"), "active")
+
+        # A process that hangs is killed and started again; one that is stopped by a signal runs no task.
+        hung = machine.main_pid()
+        machine.run("systemctl", "kill", "--kill-whom=main", "--signal=STOP", "model-gateway")
+        for _ in range(90):
+            time.sleep(1)
+            if machine.main_pid() not in ["0", hung] and machine.show("ActiveState") == "active":
+                break
+        self.assertNotEqual(machine.main_pid(), hung)
+        self.assertEqual(machine.show("NRestarts"), "1")
+        self.assertEqual(self.status(machine, key), "200")
+
+        # A stop waits for the response in progress.
+        client = machine.python(STREAM, key)
+        self.addCleanup(end, client)
+        self.assertEqual(client.stdout.readline(), "begun\n")
+        machine.run("systemctl", "stop", "model-gateway")
+        said = client.communicate(timeout=30)[0]
+        self.assertTrue(said.startswith("200 ") and "end" in said and "[DONE]" in said, said)
+        self.assertEqual((machine.show("ActiveState"), machine.show("Result")), ("inactive", "success"))
+
+    def status(self, machine, key):
+        """The status of a listing of the models with a key."""
+        ask = ("import http.client, sys; client = http.client.HTTPConnection('127.0.0.1', 8080, timeout=20); "
+               "client.request('GET', '/v1/models', headers={'authorization': 'Bearer ' + sys.argv[1]}); "
+               "print(client.getresponse().status)")
+        return machine.python(ask, key).communicate(timeout=30)[0].strip()
 
 
 if __name__ == "__main__":

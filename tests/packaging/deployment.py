@@ -12,9 +12,11 @@ import shutil
 import subprocess
 import tempfile
 import time
+import tomllib
 import unittest
 from pathlib import Path
 
+import chart
 from support import REQUIRED, ROOT, free_port, need, run, skip
 
 DOCKER = ROOT / "packaging/docker"
@@ -180,6 +182,90 @@ class Chart(unittest.TestCase):
 
     def test_rules_are_those_of_the_repository(self):
         self.assertEqual((CHART / "rules.yml").read_text(), (ROOT / "packaging/prometheus/rules.yml").read_text())
+
+    def rendered(self, **changes):
+        """The objects that the templates make with the default values and these changes: a dictionary by kind and name."""
+        yaml = module("yaml")
+        values = {**self.values, **{name: self.values[name] | change if isinstance(change, dict) else change
+                                    for name, change in changes.items()}}
+        self.jsonschema.validate(values, self.schema)
+        templates = {path.name: path.read_text() for path in (CHART / "templates").iterdir()}
+        manifest = load(CHART / "Chart.yaml")
+        about = {"Name": manifest["name"], "Version": manifest["version"], "AppVersion": manifest["appVersion"]}
+        files = {"rules.yml": (CHART / "rules.yml").read_text()}
+        texts = chart.Chart(yaml, files, templates, values, chart=about).render()
+        objects = [one for name, text in texts.items() if name.endswith(".yaml") for one in yaml.safe_load_all(text) if one]
+        return {(one["kind"], one["metadata"]["name"]): one for one in objects}
+
+    def gateway_toml(self, objects):
+        text = objects["Secret", "gw-model-gateway-settings"]["stringData"]["gateway.toml"]
+        return text, tomllib.loads(text)
+
+    def test_objects_of_the_default_values_belong_together(self):
+        objects = self.rendered()
+        pod = objects["StatefulSet", "gw-model-gateway"]["spec"]["template"]
+        labels = objects["StatefulSet", "gw-model-gateway"]["spec"]["selector"]["matchLabels"]
+        self.assertEqual(labels.items() - pod["metadata"]["labels"].items(), set())
+        for service in ["gw-model-gateway", "gw-model-gateway-pods"]:
+            self.assertEqual(objects["Service", service]["spec"]["selector"], labels)
+        container = pod["spec"]["containers"][0]
+        volumes = {volume["name"] for volume in pod["spec"]["volumes"]} | {"state"}
+        self.assertEqual({mount["name"] for mount in container["volumeMounts"]}, volumes)
+        self.assertEqual(container["args"], ["serve", "--conf", "/etc/model-gateway-settings/gateway.toml", "--watch"])
+        self.assertNotIn("checksum/routes", pod["metadata"]["annotations"])
+        # Longer than the drain of the gateway.
+        self.assertEqual(self.gateway_toml(objects)[1]["server"]["drain"], "120s")
+        self.assertEqual(pod["spec"]["terminationGracePeriodSeconds"], 150)
+        self.assertNotIn(("NetworkPolicy", "gw-model-gateway"), objects)
+        self.assertNotIn(("ServiceMonitor", "gw-model-gateway"), objects)
+
+    def test_values_reach_the_pod_and_its_settings(self):
+        objects = self.rendered(
+            replicas=3,
+            config={"watch": False, "valkey": "redis://valkey:6379/0", "server": 'trusted_proxies = ["10.0.0.0/8"]',
+                    "extra": "[limits]\nrequests = 100\n"},
+            admin={"existingSecret": "tokens"},
+            extraEnv=[{"name": "OTEL_SERVICE_NAME", "value": "edge"}],
+            extraVolumes=[{"name": "tls", "secret": {"secretName": "certificate"}}],
+            extraVolumeMounts=[{"name": "tls", "mountPath": "/etc/model-gateway-tls"}],
+            networkPolicy={"enabled": True, "monitoring": [{"namespaceSelector": {}}]},
+            metrics={"serviceMonitor": {"enabled": True, "interval": "30s", "labels": {"release": "prometheus"}},
+                     "prometheusRule": {"enabled": True, "labels": {}}},
+        )
+        pod = objects["StatefulSet", "gw-model-gateway"]["spec"]["template"]
+        container = pod["spec"]["containers"][0]
+        self.assertNotIn("--watch", container["args"])
+        self.assertIn("checksum/routes", pod["metadata"]["annotations"])
+        self.assertEqual(container["env"], [{"name": "OTEL_SERVICE_NAME", "value": "edge"}])
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        self.assertEqual((mounts["tls"], mounts["admin"]), ("/etc/model-gateway-tls", "/etc/model-gateway-admin"))
+        secrets = {volume["name"]: volume["secret"]["secretName"] for volume in pod["spec"]["volumes"] if "secret" in volume}
+        self.assertEqual((secrets["tls"], secrets["admin"]), ("certificate", "tokens"))
+        settings = self.gateway_toml(objects)[1]
+        self.assertEqual(settings["server"]["trusted_proxies"], ["10.0.0.0/8"])
+        self.assertEqual(settings["admin"]["tokens"], "/etc/model-gateway-admin/admin.toml")
+        self.assertEqual((settings["store"]["valkey"], settings["limits"]["requests"]), ("redis://valkey:6379/0", 100))
+        self.assertEqual(len(objects["NetworkPolicy", "gw-model-gateway"]["spec"]["ingress"]), 2)
+        self.assertTrue(objects["PrometheusRule", "gw-model-gateway"]["spec"]["groups"])
+        self.assertEqual(objects["PodDisruptionBudget", "gw-model-gateway"]["spec"]["maxUnavailable"], 1)
+        with self.assertRaises(chart.Failure):
+            self.rendered(replicas=2)
+
+    def test_settings_are_accepted_by_the_program(self):
+        target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
+        binary = Path(os.environ.get("BINARY", f"{target}/debug/model-gateway"))
+        if not binary.exists():
+            skip(f"no {binary}")
+        for changes in [{}, {"config": {"server": 'trusted_proxies = ["10.0.0.0/8"]', "extra": "[limits]\nrequests = 9\n"},
+                             "admin": {"existingSecret": "tokens"}}]:
+            objects = self.rendered(**changes)
+            data = objects["ConfigMap", "gw-model-gateway-routes"]["data"]
+            with tempfile.TemporaryDirectory() as folder:
+                text = self.gateway_toml(objects)[0].replace("/etc/model-gateway/", f"{folder}/")
+                (Path(folder) / "gateway.toml").write_text(text)
+                for name in ["routes.toml", "keys.toml"]:
+                    (Path(folder) / name).write_text(data[name])
+                run(str(binary), "check", "--no-secrets", "--conf", f"{folder}/gateway.toml")
 
     def test_chart_passes_helm(self):
         # Debian has no package of it, so that it is optional everywhere.

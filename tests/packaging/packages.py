@@ -41,6 +41,8 @@ class Contents(unittest.TestCase):
             name = f"/{path.relative_to(folder)}"
             if name == "/etc/model-gateway/secrets":
                 expected = 0o700
+            elif name == "/etc/model-gateway/tls":
+                expected = 0o750
             elif path.is_dir() or name in ["/usr/bin/model-gateway", "/usr/lib/model-gateway/service-hook"]:
                 expected = 0o755
             else:
@@ -53,7 +55,8 @@ class Contents(unittest.TestCase):
             "/usr/lib/systemd/system/model-gateway.service", "/usr/lib/sysusers.d/model-gateway.conf",
             "/usr/share/bash-completion/completions/model-gateway",
             "/usr/share/fish/vendor_completions.d/model-gateway.fish",
-            "/usr/share/model-gateway/prices.toml", "/usr/share/model-gateway/grafana/model-gateway.json",
+            "/usr/share/model-gateway/prices.toml", "/usr/share/model-gateway/openapi.json",
+            "/usr/share/model-gateway/grafana/model-gateway.json",
             "/usr/share/model-gateway/prometheus/rules.yml", "/usr/share/doc/model-gateway/sbom.cdx.json",
             "/usr/share/doc/model-gateway/README.md", "/usr/share/doc/model-gateway/docs/operations.md",
             "/usr/share/man/man1/model-gateway.1.gz", "/usr/share/man/man5/model-gateway-routes.5.gz",
@@ -88,7 +91,7 @@ class Contents(unittest.TestCase):
         need("systemd-analyze")
         said = run("systemd-analyze", "verify", "--man=no", f"--root={folder}", "model-gateway.service", check=False)
         # The system itself is not in this root.
-        others = re.compile("not found|Command /bin/kill is not executable")
+        others = re.compile("not found|Command /bin/sh is not executable")
         own = [line for line in said.stderr.splitlines() if "model-gateway.service:" in line and not others.search(line)]
         self.assertEqual(own, [])
 

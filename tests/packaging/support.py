@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 REQUIRED = os.environ.get("GATEWAY_REQUIRE_ALL") == "1"
 
 # Programs that the maintainer scripts and the program's shell wrapper run.
-PROGRAMS = ["sh", "cat", "chmod", "echo", "kill", "ln", "mkdir", "mktemp", "rm", "rmdir", "sleep", "touch"]
+PROGRAMS = ["sh", "cat", "chmod", "chown", "echo", "kill", "ln", "mkdir", "mktemp", "rm", "rmdir", "sleep", "touch"]
 
 # Answers from files in /state; starting, stopping and upgrading change them. `kill` sends the real signal if /state/pid is
 # the id of a process that the test has started.

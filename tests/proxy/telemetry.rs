@@ -20,6 +20,7 @@ const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 /// Question of every client, which must not be exported.
 const QUESTION: &str = "unutterable question";
 const ALL: &str = "sample = 1\n";
+const POOR_KEY: &str = "client-key-with-a-limit-0001";
 /// Series of what is dropped.
 const DROPPED: &str = "gateway_telemetry_dropped_total";
 const EXPORTED: &str = "gateway_telemetry_exported_total";
@@ -299,10 +300,26 @@ async fn collector_over_tls_is_verified_and_gets_the_headers_of_a_file() {
     assert!(request.head.line.starts_with("POST /base/v1/traces "), "{}", request.head.line);
     assert!(!gateway.command(&["check", "--print"]).contains("of-mine"));
 
+    // A renewed secret is in the requests after a reload; a file that is not valid leaves the one in effect.
+    gateway.replace("headers", "authorization: Bearer of-today\n");
+    gateway.reload("applied").await;
+    until(|| gateway.log().contains("new headers or certificates of telemetry are in effect")).await;
+    for (headers, calls) in [("", 2), ("no header\n", 3)] {
+        if !headers.is_empty() {
+            gateway.replace("headers", headers);
+            gateway.reload("applied").await;
+            until(|| gateway.log().contains("the new secrets of telemetry were rejected")).await;
+        }
+        assert_eq!(gateway.ask(chat(&[])).await.status(), 200);
+        collector.upstream.wait_for(calls).await;
+        let request = collector.upstream.last_request();
+        assert_eq!(request.head.get("authorization"), Some("Bearer of-today"), "{headers}");
+    }
+
     let strict = Gateway::start(&setup(&upstream, &lines)).await;
     assert_eq!(strict.ask(chat(&[])).await.status(), 200);
     until(|| strict.log().contains("telemetry was not exported")).await;
-    assert_eq!(collector.upstream.count(), 1, "an unknown authority was trusted");
+    assert_eq!(collector.upstream.count(), 3, "an unknown authority was trusted");
 }
 
 #[tokio::test]
@@ -323,6 +340,30 @@ async fn telemetry_is_exported_before_the_process_ends_unless_the_collector_does
     silent.upstream.wait_for(1).await;
     stuck.signal(Signal::SIGTERM);
     assert!(stuck.ended().await.success());
+}
+
+#[tokio::test]
+async fn trace_names_the_limit_that_refused_a_request() {
+    let collector = Collector::start().await;
+    let upstream = well().await;
+    let mut setup = setup(&upstream, &(collector.lines() + ALL));
+    setup.keys += &crate::support::setup::key("poor", POOR_KEY, "limits = { requests_per_minute = 1 }");
+    let gateway = Gateway::start(&setup).await;
+    let bearer = format!("Bearer {POOR_KEY}");
+    let body = r#"{"model":"gpt","messages":[{"role":"user","content":"hello"}]}"#;
+    for status in [200, 429] {
+        let request = post_with("/v1/chat/completions", &[("authorization", &*bearer)], body);
+        assert_eq!(gateway.ask(request).await.status(), status);
+    }
+    let spans = collector.wait_for_spans(3).await;
+    let events: Vec<_> = servers(&spans).into_iter().flat_map(|span| &span.events).collect();
+    let [event] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(event.name, "gateway.limit.refused");
+    let of = |name| attribute(&event.attributes, name).unwrap_or_default();
+    assert_eq!(
+        (of("gateway.scope"), of("gateway.limit")),
+        ("key".to_owned(), "requests_per_minute".to_owned())
+    );
 }
 
 #[tokio::test]

@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+pub(super) use super::entries::{
+    AccountDraft, DraftCredential, KeyDraft, LimitDraft, ModelDraft, ProviderDraft, TargetDraft, TimeoutDraft,
+};
 use super::secrets::Secrets;
 use super::wildcard::WildcardDraft;
-use crate::account::{KeyHash, Losses};
-use crate::provider::ProviderKind;
+use crate::account::KeyHash;
 use crate::wire::Api;
 
 /// Most targets of a model in the configuration.
@@ -15,171 +17,20 @@ const MAX_TARGETS: usize = 64;
 pub(super) const MAX_WEIGHT: u64 = 1_000_000;
 /// Most models that patterns of the source may lead to.
 const MAX_FROM_WILDCARDS: usize = 1_000;
+/// In `key.models`: a name of no model, for a key that may use none. An empty list would be all of them.
+pub(super) const NO_MODELS: &str = "none-permitted";
+/// Longest name of an account, in bytes, without the number that makes it unique.
+const MAX_ACCOUNT: usize = 112;
 /// Largest limit in the configuration.
 const MAX_LIMIT: u64 = 1_000_000_000;
-
-/// Source of a credential in the result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum DraftCredential {
-    /// Environment variable.
-    Env(String),
-    /// File that the operator writes.
-    File(String),
-}
-
-/// `[[provider]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ProviderDraft {
-    pub(super) name: String,
-    pub(super) kind: ProviderKind,
-    pub(super) base_url: Option<String>,
-    pub(super) dialect: Option<&'static str>,
-    pub(super) api_version: Option<String>,
-    pub(super) credential: Option<DraftCredential>,
-    /// Settings of `provider.aws`; empty for a provider that is not at AWS.
-    pub(super) aws: Vec<(&'static str, String)>,
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) timeouts: TimeoutDraft,
-    /// Where it comes from, for a comment.
-    pub(super) origin: String,
-}
-
-impl ProviderDraft {
-    /// Creates a provider of a kind with that kind's defaults.
-    pub(super) fn new(name: &str, kind: ProviderKind, origin: impl Into<String>) -> ProviderDraft {
-        ProviderDraft {
-            name: name.to_owned(),
-            kind,
-            base_url: None,
-            dialect: None,
-            api_version: None,
-            credential: None,
-            aws: Vec::new(),
-            headers: Vec::new(),
-            timeouts: TimeoutDraft::default(),
-            origin: origin.into(),
-        }
-    }
-
-    fn is_same(&self, other: &ProviderDraft) -> bool {
-        let other = ProviderDraft { name: self.name.clone(), origin: self.origin.clone(), ..other.clone() };
-        *self == other
-    }
-}
-
-/// Time-outs in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct TimeoutDraft {
-    pub(super) first_byte: Option<u64>,
-    pub(super) idle: Option<u64>,
-}
-
-/// Element of `model.targets`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TargetDraft {
-    pub(super) provider: String,
-    pub(super) model: String,
-    pub(super) weight: u64,
-    pub(super) tier: u8,
-    pub(super) concurrent: Option<u64>,
-    pub(super) requests_per_minute: Option<u64>,
-    pub(super) tokens_per_minute: Option<u64>,
-}
-
-impl TargetDraft {
-    /// Creates a target without limits.
-    pub(super) fn new(provider: String, model: impl Into<String>) -> TargetDraft {
-        TargetDraft {
-            provider,
-            model: model.into(),
-            weight: 1,
-            tier: 0,
-            concurrent: None,
-            requests_per_minute: None,
-            tokens_per_minute: None,
-        }
-    }
-}
-
-/// `[[model]]`.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ModelDraft {
-    pub(super) id: String,
-    pub(super) targets: Vec<TargetDraft>,
-    pub(super) policy: Option<&'static str>,
-    pub(super) fallback: Vec<String>,
-    pub(super) context_window: Option<u64>,
-    pub(super) max_output_tokens: Option<u64>,
-    pub(super) timeouts: TimeoutDraft,
-    /// Whether a request that exceeds the context goes to the next target.
-    pub(super) also_context: bool,
-    /// Keys of `model.price` with decimals.
-    pub(super) price: BTreeMap<&'static str, String>,
-    pub(super) origin: String,
-}
-
-/// Limits of a key or an account. Rates are per minute, spends are decimals.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct LimitDraft {
-    pub(super) requests_per_minute: Option<u64>,
-    pub(super) tokens_per_minute: Option<u64>,
-    pub(super) concurrent: Option<u64>,
-    pub(super) spend_per_day: Option<String>,
-    pub(super) spend_per_month: Option<String>,
-}
-
-/// `[[key]]`.
-#[derive(Clone, Debug)]
-pub(super) struct KeyDraft {
-    pub(super) name: String,
-    pub(super) hash: KeyHash,
-    pub(super) enabled: bool,
-    /// Expiry as written in RFC 3339.
-    pub(super) expires: Option<String>,
-    pub(super) account: Option<String>,
-    /// Permitted models; empty for all.
-    pub(super) models: Vec<String>,
-    pub(super) networks: Vec<String>,
-    pub(super) losses: Losses,
-    pub(super) limits: LimitDraft,
-    pub(super) origin: String,
-}
-
-impl KeyDraft {
-    /// Creates a key without restrictions.
-    pub(super) fn new(name: impl Into<String>, hash: KeyHash, origin: impl Into<String>) -> KeyDraft {
-        KeyDraft {
-            name: name.into(),
-            hash,
-            enabled: true,
-            expires: None,
-            account: None,
-            models: Vec::new(),
-            networks: Vec::new(),
-            losses: Losses::default(),
-            limits: LimitDraft::default(),
-            origin: origin.into(),
-        }
-    }
-}
-
-/// Account of the ledger that keys of the result belong to.
-#[derive(Clone, Debug)]
-pub(super) struct AccountDraft {
-    pub(super) name: String,
-    /// Opening credit, a decimal.
-    pub(super) credit: String,
-    /// Idempotency key of the credit.
-    pub(super) reference: String,
-    pub(super) enabled: bool,
-    pub(super) limits: LimitDraft,
-}
 
 /// The whole result.
 #[derive(Clone, Default)]
 pub(super) struct ImportDraft {
     /// `server.listen`.
     pub(super) listen: String,
+    /// `server.cors.origins`.
+    pub(super) origins: Vec<String>,
     /// `limits.requests`.
     pub(super) requests: Option<u64>,
     /// `limits.body` in MiB.
@@ -196,6 +47,8 @@ pub(super) struct ImportDraft {
     pub(super) models: Vec<ModelDraft>,
     /// Patterns of the source, from which [`Self::ensure_model`] adds models.
     pub(super) wildcards: Vec<WildcardDraft>,
+    /// Prices of targets that differ from those of their models, by the name of the entry in prices.toml.
+    pub(super) prices: BTreeMap<String, BTreeMap<&'static str, String>>,
     from_wildcards: usize,
     pub(super) keys: Vec<KeyDraft>,
     pub(super) accounts: Vec<AccountDraft>,
@@ -206,6 +59,8 @@ pub(super) struct ImportDraft {
     /// Last number of a name, so that 100,000 keys of one name are numbered in linear time.
     key_numbers: HashMap<String, u32>,
     key_hashes: HashMap<String, usize>,
+    account_names: HashSet<String>,
+    account_numbers: HashMap<String, u32>,
 }
 
 impl ImportDraft {
@@ -422,6 +277,11 @@ impl ImportDraft {
         remarks
     }
 
+    /// Returns whether a key with this hash exists.
+    pub(super) fn has_key(&self, hash: &KeyHash) -> bool {
+        self.key_hashes.contains_key(&hash.to_hex())
+    }
+
     /// Adds a key under a unique name.
     ///
     /// # Errors
@@ -439,6 +299,18 @@ impl ImportDraft {
         self.key_hashes.insert(digits, self.keys.len());
         self.keys.push(key);
         Ok(())
+    }
+
+    /// Adds an account under a unique name. Returns the name.
+    pub(super) fn account(&mut self, mut account: AccountDraft) -> String {
+        let base = cut(&printable(&account.name), MAX_ACCOUNT);
+        let base = if base.is_empty() { "account".to_owned() } else { base };
+        let number = self.account_numbers.entry(base.clone()).or_insert(1);
+        let name = unique(&base, number, |name| self.account_names.contains(name));
+        self.account_names.insert(name.clone());
+        account.name.clone_from(&name);
+        self.accounts.push(account);
+        name
     }
 
     /// Renames keys without an account that have the name of an account: stored responses of both would belong to the

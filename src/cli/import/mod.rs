@@ -1,16 +1,19 @@
 //! `model-gateway import`: configurations of other gateways.
 //!
-//! One file or folder for each source (`litellm`, `channels` for New API and One API, `bifrost`) reads a
+//! One file or folder for each source (`litellm`, `channels` for New API and One API, `bifrost`, `portkey`) reads a
 //! document and records the outcome of each of its fields in a `report`. What they have in common is a `draft`,
 //! which `render` makes text of. The texts pass the checks of `model-gateway check` before a file is written.
 
 mod bifrost;
+mod budget;
 mod channels;
 mod document;
 mod draft;
+mod entries;
 mod file;
 mod json;
 mod litellm;
+mod portkey;
 mod render;
 mod report;
 mod secrets;
@@ -72,6 +75,14 @@ enum Source {
     OneApi(Common),
     /// Import the config.json of Bifrost.
     Bifrost(Common),
+    /// Import a config object of Portkey, which becomes one model, or the conf.json of its gateway.
+    Portkey {
+        #[command(flatten)]
+        common: Common,
+        /// Id of the model; that of the file by default. Targets without override_params.model serve the model of this name.
+        #[arg(long, value_name = "MODEL")]
+        name: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -144,6 +155,9 @@ fn import(source: &Source) -> Result<(), ImportError> {
             ("One API", common, channels::import(&common.file, channels::ChannelSource::OneApi)?)
         }
         Source::Bifrost(common) => ("Bifrost", common, bifrost::import(&common.file, &env)?),
+        Source::Portkey { common, name } => {
+            ("Portkey", common, portkey::import(&common.file, name.as_deref())?)
+        }
     };
     let Imported { mut draft, mut report } = imported;
     draft.separate_names();
@@ -164,6 +178,9 @@ fn texts(draft: &ImportDraft, origin: &str) -> Vec<OutputFile> {
         OutputFile { name: "routes.toml", text: render::routes(draft, origin), mode: 0o644 },
         OutputFile { name: "keys.toml", text: render::keys(draft, origin), mode: 0o644 },
     ];
+    if let Some(text) = render::prices(draft, origin) {
+        files.push(OutputFile { name: "prices.toml", text, mode: 0o644 });
+    }
     if !draft.secrets.is_empty() {
         files.push(OutputFile { name: secrets::FILE, text: draft.secrets.text(), mode: 0o600 });
     }
@@ -177,7 +194,8 @@ fn texts(draft: &ImportDraft, origin: &str) -> Vec<OutputFile> {
 fn check(folder: &Path, draft: &ImportDraft, files: &[OutputFile]) -> Result<(), config::Report> {
     let text = |at: usize| files.get(at).map_or("", |file| file.text.as_str());
     let vault = ImportVault(&draft.secrets);
-    config::load_texts(folder, [text(0), text(1), text(2)], &vault).map(drop)
+    let prices = files.iter().find(|file| file.name == "prices.toml").map(|file| file.text.as_str());
+    config::load_texts_with_prices(folder, [text(0), text(1), text(2)], prices, &vault).map(drop)
 }
 
 /// Adds what the operator has to do after any import.

@@ -57,6 +57,9 @@ pub(super) fn gateway(draft: &ImportDraft, origin: &str) -> String {
         "The port of the source. \"0.0.0.0\" serves other machines too; use [[server.tls]] then.",
     );
     let _ = writeln!(out, "listen = [{}]", text(&draft.listen));
+    if !draft.origins.is_empty() {
+        let _ = write!(out, "\n[[server.cors]]\norigins = {}\n", texts(&draft.origins));
+    }
     if draft.requests.is_some() || draft.body_mebibytes.is_some() {
         out.push_str("\n[limits]\n");
         line(&mut out, "requests", draft.requests);
@@ -72,6 +75,9 @@ pub(super) fn gateway(draft: &ImportDraft, origin: &str) -> String {
 pub(super) fn routes(draft: &ImportDraft, origin: &str) -> String {
     let mut out = String::new();
     comment(&mut out, &format!("Imported from {origin}. Credentials are in the environment: secrets.env."));
+    if !draft.prices.is_empty() {
+        out.push_str("prices = \"prices.toml\"\n");
+    }
     for provider in &draft.providers {
         write_provider(&mut out, provider);
     }
@@ -176,8 +182,28 @@ fn write_target(out: &mut String, target: &TargetDraft) {
         ("concurrent", number(target.concurrent)),
         ("requests_per_minute", number(target.requests_per_minute)),
         ("tokens_per_minute", number(target.tokens_per_minute)),
+        ("price", target.price.as_deref().map(text)),
     ];
     let _ = writeln!(out, "    {},", inline(&values).unwrap_or_default());
+}
+
+/// Returns prices.toml, or `None` if every target has the price of its model.
+pub(super) fn prices(draft: &ImportDraft, origin: &str) -> Option<String> {
+    if draft.prices.is_empty() {
+        return None;
+    }
+    let mut out = String::new();
+    comment(
+        &mut out,
+        &format!("Imported from {origin}: prices of targets that are not those of their models."),
+    );
+    for (name, price) in &draft.prices {
+        let _ = write!(out, "\n[[price]]\nmodels = [{}]\n", text(name));
+        for (key, amount) in price {
+            let _ = writeln!(out, "{key} = {amount}");
+        }
+    }
+    Some(out)
 }
 
 /// Returns keys.toml.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::document::{Field, SourceNode, SourceValue};
 use super::report::FieldOutcome;
-use super::{Imported, bifrost, check, json, litellm, texts, yaml};
+use super::{Imported, bifrost, check, json, litellm, portkey, texts, yaml};
 
 /// Variables of the environment while importing.
 fn env(name: &str) -> Option<String> {
@@ -65,6 +65,11 @@ fn scalar() -> impl Strategy<Value = SourceValue> {
             Just("https://h.example/v1"),
             Just("http://u:p@h"),
             Just("30d"),
+            Just("1h"),
+            Just("fallback"),
+            Just("loadbalance"),
+            Just("openai"),
+            Just("ollama"),
             Just("least-busy"),
             Just("x\n# y\u{7}\"'"),
         ]
@@ -133,6 +138,24 @@ fn key() -> impl Strategy<Value = String> {
         "endpoint",
         "deployments",
         "network_config",
+        "strategy",
+        "targets",
+        "override_params",
+        "custom_host",
+        "azure_deployment_id",
+        "request_timeout",
+        "retry",
+        "attempts",
+        "integrations",
+        "slug",
+        "rate_limits",
+        "credentials",
+        "apiKey",
+        "teams",
+        "customers",
+        "team_id",
+        "customer_id",
+        "reset_duration",
     ])
     .prop_map(str::to_owned)
 }
@@ -220,6 +243,43 @@ proptest! {
         for value in [value.clone(), map(vec![("providers", map(vec![("openai", value), ("azure", keys)]))])] {
             let document = node(value);
             if let Ok(imported) = bifrost::read(&document, &env) {
+                assert_sound(&document, imported);
+            }
+        }
+    }
+}
+
+/// Config of Portkey with random strategies.
+fn portkey_config() -> impl Strategy<Value = SourceValue> {
+    let text = |text: &str| SourceValue::Text(text.to_owned());
+    let providers = ["openai", "anthropic", "ollama", "azure-openai", "jina", "nowhere"];
+    let leaf = (prop::sample::select(providers.to_vec()), prop::option::of(0_u8..3), any::<bool>());
+    let leaf = leaf.prop_map(move |(provider, weight, has_model)| {
+        let mut members = vec![("provider", text(provider)), ("api_key", text("sk-1"))];
+        members.extend(weight.map(|weight| ("weight", SourceValue::Number(weight.to_string()))));
+        if has_model {
+            members.push(("override_params", map(vec![("model", text("m"))])));
+        }
+        map(members)
+    });
+    leaf.prop_recursive(4, 24, 5, move |inner| {
+        let mode = prop::sample::select(vec!["single", "loadbalance", "fallback", "conditional"]);
+        (mode, prop::collection::vec(inner, 0..5)).prop_map(move |(mode, targets)| {
+            let targets = SourceValue::List(targets.into_iter().map(node).collect());
+            map(vec![("strategy", map(vec![("mode", text(mode))])), ("targets", targets)])
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn portkey_reports_every_leaf_of_any_document(value in value(), config in portkey_config(), is_given in any::<bool>()) {
+        let name = portkey::ModelName { text: "chat", is_given };
+        for value in [value.clone(), map(vec![("integrations", value)]), config] {
+            let document = node(value);
+            if let Ok(imported) = portkey::read(&document, &name) {
                 assert_sound(&document, imported);
             }
         }

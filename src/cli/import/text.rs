@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::document::{FieldResult, SourceFault};
-use super::{Imported, bifrost, channels, check, json, litellm, shown, texts, yaml};
+use super::{Imported, bifrost, channels, check, json, litellm, portkey, shown, texts, yaml};
 use crate::config;
 
 /// Format of a text that can be imported.
@@ -13,6 +13,8 @@ pub enum ImportFormat {
     Litellm,
     /// config.json of Bifrost.
     Bifrost,
+    /// Config object or conf.json of Portkey.
+    Portkey,
     /// Dump of New API's SQLite database.
     NewApi,
     /// Dump of One API's SQLite database.
@@ -45,6 +47,10 @@ pub fn import_text(
         ImportFormat::Litellm => read_litellm(text, keys).map_err(fault)?,
         ImportFormat::Bifrost => {
             json::read(text).and_then(|document| bifrost::read(&document, &|_| None)).map_err(fault)?
+        }
+        ImportFormat::Portkey => {
+            let name = portkey::ModelName { text: "model", is_given: true };
+            json::read(text).and_then(|document| portkey::read(&document, &name)).map_err(fault)?
         }
         ImportFormat::NewApi => {
             channels::of_script(text, channels::ChannelSource::NewApi).map_err(ImportTextError::Source)?

@@ -79,6 +79,42 @@ fn telemetry_variables_fill_what_the_file_leaves_unset() {
 }
 
 #[test]
+fn telemetry_variables_of_other_programs_are_no_fault() {
+    let variables = [
+        ENDPOINT,
+        ("OTEL_METRICS_EXPORTER", "prometheus"),
+        ("OTEL_TRACES_EXPORTER", "console, otlp"),
+        ("OTEL_LOGS_EXPORTER", "console"),
+        ("OTEL_PROPAGATORS", "tracecontext,b3"),
+        ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta"),
+    ];
+    let settings = load("", &variables).unwrap();
+    assert!(settings.traces.is_some() && settings.logs.is_none() && settings.metrics.is_none());
+}
+
+#[test]
+fn telemetry_timeouts_and_queues_have_the_variables_of_each_signal() {
+    let variables = [
+        ENDPOINT,
+        ("OTEL_LOGS_EXPORTER", "otlp"),
+        ("OTEL_METRICS_EXPORTER", "otlp,prometheus"),
+        ("OTEL_BSP_EXPORT_TIMEOUT", "30000"),
+        ("OTEL_BLRP_EXPORT_TIMEOUT", "4000"),
+        ("OTEL_METRIC_EXPORT_TIMEOUT", "3000"),
+        ("OTEL_BLRP_MAX_QUEUE_SIZE", "300"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "20"),
+        ("OTEL_BLRP_MAX_EXPORT_BATCH_SIZE", "10"),
+    ];
+    let settings = load("", &variables).unwrap();
+    let timeout = |signal: &Option<CollectorEndpoint>| signal.as_ref().unwrap().timeout.as_secs();
+    let (traces, logs, metrics) = (&settings.traces, &settings.logs, &settings.metrics);
+    assert_eq!((timeout(traces), timeout(logs), timeout(metrics)), (10, 4, 3));
+    assert_eq!((settings.queue, settings.batch), (300, 20));
+    let file = load("[telemetry]\ntimeout = \"7s\"\n", &variables).unwrap();
+    assert_eq!(timeout(&file.logs), 7);
+}
+
+#[test]
 fn telemetry_file_precedes_the_variables() {
     let table = "[telemetry]\notlp = \"http://mine:4318\"\ntraces = false\nmetrics = true\nsample = 1\n\
                  timeout = \"3s\"\nheaders_file = \"headers\"\nresource = { \"service.name\" = \"mine\" }\n";
@@ -109,7 +145,6 @@ fn telemetry_faults_are_reported_with_hints_and_without_secrets() {
         ("", vec![("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")], "http/protobuf"),
         ("", vec![("OTEL_EXPORTER_OTLP_HEADERS", "SECRET")], "OTEL_EXPORTER_OTLP_HEADERS is not valid"),
         ("", vec![("OTEL_TRACES_SAMPLER", "jaeger_remote")], "always_on"),
-        ("", vec![("OTEL_METRICS_EXPORTER", "prometheus")], "/metrics"),
         ("sample = 2\n", vec![], "from 0 to 1"),
         ("slow = \"soon\"\n", vec![], "p99"),
         ("headers = { host = \"SECRET\" }\n", vec![], "manage itself"),

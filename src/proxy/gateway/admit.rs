@@ -21,6 +21,7 @@ use crate::limits::{Calendar, Exceeded, LimitState, Scope, UsageLimits};
 use crate::limits::{LimitRequest, Which};
 use crate::proxy::Gateway;
 use crate::route::Model;
+use crate::telemetry::facts::EventKind;
 use crate::wire::Format;
 use crate::wire::request::Body;
 
@@ -127,6 +128,12 @@ impl Gateway {
             let own = if denied.is_none() { cost } else { 0 };
             *remaining = remaining_quota(&limited, &ask, ctx.record.unix_seconds(), own);
             if let Some(denied) = denied {
+                if let (scope, Denied::LimitReached(exceeded)) = &denied {
+                    let (scope, limit) = (scope.name(), exceeded.which.name());
+                    if let Some(trace) = &mut ctx.trace {
+                        trace.event(EventKind::LimitRefused { scope, limit });
+                    }
+                }
                 return Err(self.denied_error(denied, cost, ctx.record.unix_seconds()));
             }
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::active_snapshot::ActiveSnapshot;
 use super::attempt::Attempt;
 use super::billing::{ChargedUsage, RequestCharges};
-use super::cors::CorsGrant;
+use super::cors::CorsDecision;
 use super::phase::{Phase, UpstreamResponse};
 use super::request_id::RequestId;
 use super::response_in_progress::ResponseInProgress;
@@ -44,8 +44,8 @@ pub struct Context {
     pub(in crate::proxy) trace: Option<Box<RequestTrace>>,
     /// Address of the client, as far as the proxies before the gateway are trusted. `None` if it is unknown.
     pub(in crate::proxy) address: Option<IpAddr>,
-    /// Origin of the web page that may read the response. `None` for nearly all requests.
-    pub(in crate::proxy) cors: Option<Box<CorsGrant>>,
+    /// Whether the web page that sent the request may read the response. `None` without rules for pages.
+    pub(in crate::proxy) cors: Option<CorsDecision>,
     /// Upgrade of the connection that the request was accepted for.
     pub(in crate::proxy) upgrade: Option<Upgrade>,
     _in_flight: InFlightRequests,

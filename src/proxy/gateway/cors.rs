@@ -19,6 +19,13 @@ const EXPOSED: &str = "x-request-id, request-id, x-amzn-requestid, retry-after, 
     anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, \
     anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, \
     anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset, \
+    anthropic-ratelimit-unified-status, anthropic-ratelimit-unified-reset, \
+    anthropic-ratelimit-unified-representative-claim, anthropic-ratelimit-unified-overage-status, \
+    anthropic-ratelimit-unified-overage-utilization, anthropic-ratelimit-unified-overage-surpassed-threshold, \
+    anthropic-ratelimit-unified-overage-period, anthropic-ratelimit-unified-overage-disabled-reason, \
+    x-codex-primary-used-percent, x-codex-primary-window-minutes, x-codex-primary-reset-at, \
+    x-codex-secondary-used-percent, x-codex-secondary-window-minutes, x-codex-secondary-reset-at, \
+    x-codex-turn-state, openai-processing-ms, openai-version, anthropic-beta, x-ms-region, x-amzn-errortype, \
     x-gateway-target, x-gateway-attempts, x-gateway-warning, x-gateway-cache, x-gateway-cache-usage";
 
 /// Rules for pages of other origins; the first rule with a page's origin applies.
@@ -31,6 +38,14 @@ struct OriginRule {
     headers: Option<HeaderValue>,
     /// Seconds.
     max_age: HeaderValue,
+}
+
+/// What the rules say about a request.
+pub(in crate::proxy) enum CorsDecision {
+    /// The page that sent it may read the response.
+    Granted(Box<CorsGrant>),
+    /// It names no page, or none of a rule.
+    NotGranted,
 }
 
 /// Permission of one page.
@@ -62,16 +77,21 @@ impl CorsPolicy {
         (!rules.is_empty()).then_some(CorsPolicy(rules))
     }
 
+    /// Decides whether the page that has sent a request may read the response.
+    pub(in crate::proxy) fn decide(&self, headers: &HeaderMap) -> CorsDecision {
+        self.grant(headers).map_or(CorsDecision::NotGranted, |grant| CorsDecision::Granted(Box::new(grant)))
+    }
+
     /// Returns the permission of the page that has sent a request. `None` if the request has no origin, or one that no rule
     /// has.
-    pub(in crate::proxy) fn grant(&self, headers: &HeaderMap) -> Option<Box<CorsGrant>> {
+    fn grant(&self, headers: &HeaderMap) -> Option<CorsGrant> {
         let origin = headers.get(header::ORIGIN)?;
         let text = origin.to_str().ok()?;
         let matches = |rule: &OriginRule| rule.origins.iter().any(|pattern| pattern.matches(text));
         let (index, rule) = self.0.iter().enumerate().find(|(_, rule)| matches(rule))?;
         let any = rule.origins.iter().any(|pattern| pattern.text() == "*");
         let origin = if any { HeaderValue::from_static("*") } else { origin.clone() };
-        Some(Box::new(CorsGrant { origin, rule: index }))
+        Some(CorsGrant { origin, rule: index })
     }
 
     fn add_preflight_headers(&self, grant: &CorsGrant, request: &HeaderMap, head: &mut ResponseHeader) {
@@ -85,17 +105,25 @@ impl CorsPolicy {
     }
 }
 
-impl CorsGrant {
-    /// Returns the headers of every response that let the page read it.
+impl CorsDecision {
+    /// Returns the permission. `None` without one.
+    pub(in crate::proxy) fn grant(&self) -> Option<&CorsGrant> {
+        match self {
+            CorsDecision::Granted(grant) => Some(grant),
+            CorsDecision::NotGranted => None,
+        }
+    }
+
+    /// Returns the headers of every response: those that let the page read it, and `vary`. A cache must not give the
+    /// response to a page of another origin, nor one without permission to a page that has it.
     pub(in crate::proxy) fn headers(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
-        // A cache must not give the response to a page of another origin.
-        let vary = (self.origin != "*").then(|| (header::VARY, HeaderValue::from_static("origin")));
-        [
-            (header::ACCESS_CONTROL_ALLOW_ORIGIN, self.origin.clone()),
-            (header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED)),
-        ]
-        .into_iter()
-        .chain(vary)
+        let grant = self.grant();
+        let vary = grant.is_none_or(|grant| grant.origin != "*");
+        let vary = vary.then(|| (header::VARY, HeaderValue::from_static("origin")));
+        let origin = grant.map(|grant| (header::ACCESS_CONTROL_ALLOW_ORIGIN, grant.origin.clone()));
+        let exposed =
+            grant.map(|_| (header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED)));
+        [origin, exposed, vary].into_iter().flatten()
     }
 }
 
@@ -113,7 +141,8 @@ impl Gateway {
     ) -> Result<bool, ApiError> {
         let mut head = new_head(204, 8);
         add_own_headers(&mut head, ctx);
-        if let (Some(policy), Some(grant)) = (&self.cors, &ctx.cors) {
+        let grant = ctx.cors.as_ref().and_then(CorsDecision::grant);
+        if let (Some(policy), Some(grant)) = (&self.cors, grant) {
             policy.add_preflight_headers(grant, &client.req_header().headers, &mut head);
         }
         self.write_empty(client, ctx, head).await.map(|()| true).map_err(|error| disconnect_error(&error))

@@ -9,6 +9,7 @@ use pingora::proxy::FailToProxy;
 use pingora::{Error, ErrorSource, ErrorType};
 
 use super::context::Context;
+use super::cors::CorsDecision;
 use super::early_response::is_array_stream;
 use super::request_encoding;
 use super::settle::Completion;
@@ -324,7 +325,7 @@ pub(in crate::proxy) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context
     for (name, value) in ctx.rate_limit_headers().into_iter().chain(ctx.target_headers()) {
         let _ = head.insert_header(name, value);
     }
-    for (name, value) in ctx.cors.iter().flat_map(|grant| grant.headers()) {
+    for (name, value) in ctx.cors.iter().flat_map(CorsDecision::headers) {
         let _ = head.insert_header(name, value);
     }
 }

@@ -51,7 +51,7 @@ impl Gateway {
         ctx.origin = RequestOrigin::of(head);
         ctx.address = self.client_address(client);
         if let Some(policy) = &self.cors {
-            ctx.cors = policy.grant(&head.headers);
+            ctx.cors = Some(policy.decide(&head.headers));
         }
         ctx.id = RequestId::choose(head.headers.get(names::X_REQUEST_ID).map(|id| id.as_bytes()));
         if let Some(telemetry) = self.telemetry.as_ref().filter(|telemetry| telemetry.exporter.has_traces()) {
@@ -96,7 +96,7 @@ impl Gateway {
         ctx.format = target.format().unwrap_or_else(|| shape().format());
         let endpoint = target.endpoint.ok_or_else(|| unknown_path(head))?;
         ctx.phase.receive(endpoint.clone());
-        if ctx.cors.is_some() && cors::is_preflight(head) {
+        if ctx.cors.as_ref().is_some_and(|cors| cors.grant().is_some()) && cors::is_preflight(head) {
             return self.reply_preflight(client, ctx).await;
         }
         if endpoint.is_unknown(head.method.as_str()) {

@@ -191,8 +191,8 @@ impl Gateway {
         for (name, value) in ctx.rate_limit_headers() {
             ours.insert(name, value);
         }
-        if let Some(grant) = &ctx.cors {
-            ours.extend(grant.headers());
+        if let Some(cors) = &ctx.cors {
+            ours.extend(cors.headers());
         }
         parts.headers = ours;
         ResponseHeader::from(parts)

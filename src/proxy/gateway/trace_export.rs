@@ -15,6 +15,7 @@ use crate::telemetry::facts::{AttemptFacts, EventFacts, NameFacts, RequestFacts,
 use crate::telemetry::log_record::RecordTrace;
 use crate::telemetry::sampling::RequestOutcome;
 use crate::wire::path::Endpoint;
+use crate::wire::video::VideoEndpoint;
 
 /// What is exported of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -200,7 +201,7 @@ fn attempt_facts<'a>(
         start: unix(attempt.started),
         end: unix(end.map_or(now, |end| end.at)),
         provider: &provider.name,
-        provider_kind: provider.kind.otel_name(),
+        provider_kind: provider.otel_name(),
         model: &target.model,
         api: attempt.api.name(),
         address: provider.base.host(),
@@ -232,12 +233,28 @@ fn route(endpoint: &Endpoint) -> &'static str {
         Endpoint::Images => "/v1/images/generations",
         Endpoint::ImageEdits => "/v1/images/edits",
         Endpoint::Native { .. } => "/v1beta/models/{model}:{action}",
-        Endpoint::Video(_) => "/v1/videos",
+        Endpoint::Video(endpoint) => video_route(endpoint),
         Endpoint::Converse { .. } => "/model/{model}/{action}",
         Endpoint::Group(_) => "/prod-api/svc/v4/api/{task}",
         Endpoint::Models => "/v1/models",
         Endpoint::Model { .. } => "/v1/models/{model}",
         Endpoint::Root => "/",
+    }
+}
+
+fn video_route(endpoint: &VideoEndpoint) -> &'static str {
+    match endpoint {
+        VideoEndpoint::Submit => "/v1/video/generations",
+        VideoEndpoint::Query(_) => "/v1/video/generations/{id}",
+        VideoEndpoint::Download => "/v1/video/generations/download",
+        VideoEndpoint::Create => "/v1/videos",
+        VideoEndpoint::Remix(_) => "/v1/videos/{id}/remix",
+        VideoEndpoint::Retrieve(_) => "/v1/videos/{id}",
+        VideoEndpoint::Content(_) => "/v1/videos/{id}/content",
+        VideoEndpoint::Predict { .. } => "/v1beta/models/{model}:predictLongRunning",
+        VideoEndpoint::Operation(_) => "/v1beta/models/{model}/operations/{id}",
+        VideoEndpoint::Fetch => "/v1beta1/models/{model}:fetchPredictOperation",
+        VideoEndpoint::File(_) => "/v1beta/files/{id}:download",
     }
 }
 
@@ -252,4 +269,30 @@ pub(super) fn trace_id_text(trace: Option<&RequestTrace>) -> SmallVec<[u8; 32]> 
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::path::parse;
+
+    #[test]
+    fn route_is_the_template_of_the_path_without_its_parameters() {
+        for (path, template) in [
+            ("/v1/videos", "/v1/videos"),
+            ("/v1/videos/video-7", "/v1/videos/{id}"),
+            ("/v1/videos/video-7/content", "/v1/videos/{id}/content"),
+            ("/v1/videos/video-7/remix", "/v1/videos/{id}/remix"),
+            ("/v1/video/generations", "/v1/video/generations"),
+            ("/v1/video/generations/task-7", "/v1/video/generations/{id}"),
+            ("/v1/video/generations/download", "/v1/video/generations/download"),
+            ("/v1beta/models/veo-3:predictLongRunning", "/v1beta/models/{model}:predictLongRunning"),
+            ("/v1beta/models/veo-3/operations/op-7", "/v1beta/models/{model}/operations/{id}"),
+            ("/v1/chat/completions", "/v1/chat/completions"),
+            ("/v1/responses/resp-7/input_items", "/v1/responses/{id}/input_items"),
+        ] {
+            let endpoint = parse(path, None).endpoint.unwrap();
+            assert_eq!(route(&endpoint), template, "{path}");
+        }
+    }
 }

@@ -140,7 +140,7 @@ impl GatewayControl for ProcessControl {
             let state = endpoint.state();
             json.begin_object();
             json.key("listen").string(&endpoint.listen().to_string());
-            json.key("not_after").string(&crate::canonical::time::rfc3339(state.not_after));
+            json.key("not_after").string(&crate::canonical::time::rfc3339(state.validity.not_after));
             if let Some(fault) = &state.fault {
                 json.key("refused").string(fault);
             }

@@ -24,13 +24,22 @@ impl Gateway {
         // Remove the series of targets that are no longer configured.
         metrics.target_available.reset();
         metrics.target_in_flight.reset();
+        metrics.target_reason.reset();
+        let mut drained = 0;
         self.each_target(|_, target, now| {
             let labels = [&*target.provider.name, &*target.model];
-            let available = TargetStatus::of(target, now).is_available();
+            let status = TargetStatus::of(target, now);
+            if status != TargetStatus::Closed {
+                let [provider, model] = labels;
+                metrics.target_reason.with_label_values(&[provider, model, status.name()]).set(1);
+            }
+            drained += i64::from(status == TargetStatus::Drained);
+            let available = status.is_available();
             metrics.target_available.with_label_values(&labels).set(i64::from(available));
             let in_flight = i64::from(target.handle.state.in_flight.get());
             metrics.target_in_flight.with_label_values(&labels).set(in_flight);
         });
+        metrics.targets_drained.set(drained);
     }
 
     /// Writes the health of all targets of all models as JSON.

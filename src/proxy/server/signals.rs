@@ -316,6 +316,7 @@ impl Signals {
         }
         let (reloader, settings) = (self.reloader.clone(), &self.settings);
         let mut fixed = vec![settings.admin_api.tokens.clone()];
+        fixed.extend(settings.telemetry.files.iter().cloned());
         fixed.extend(settings.tls.iter().flat_map(TlsListener::files));
         fixed.extend(settings.admin_api.tls.iter().flat_map(|tls| [tls.cert.clone(), tls.key.clone()]));
         if let StoreSettings::Valkey(fleet) = &settings.store {
@@ -337,7 +338,12 @@ impl Signals {
         // Reads files, and takes long with many keys: on a worker it would delay requests.
         let (tls, metrics) = (self.tls.clone(), self.metrics.clone());
         let (store, address) = (self.settings.store.clone(), self.store_address.clone());
+        let exporter = self.gateway.telemetry.as_ref().map(|telemetry| telemetry.exporter.clone());
+        let file = self.config_file.clone();
         let work = move || {
+            if let Some(exporter) = &exporter {
+                telemetry::renew(exporter, &file);
+            }
             tls.reload(&metrics);
             if let Err(fault) = address.renew(&store) {
                 tracing::error!(%fault, "the new URL of the store was rejected; the old one stays in effect");

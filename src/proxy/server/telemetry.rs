@@ -1,8 +1,9 @@
 //! Start and end of telemetry, with the terms of the configuration.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::config::TelemetrySettings;
+use crate::config::{self, Environment, TelemetrySettings};
 use crate::metrics::Metrics;
 use crate::proxy::gateway::state::{GatewayTelemetry, WeakGateway};
 use crate::telemetry::sampling::Sampler;
@@ -85,6 +86,27 @@ pub(in crate::proxy) fn start(
         names: settings.names,
     };
     Ok(Some(StartedTelemetry { telemetry, running }))
+}
+
+/// Reads headers and certificates of the collector again. Blocks.
+pub(in crate::proxy) fn renew(telemetry: &Telemetry, file: &Path) {
+    let settings = match config::load_telemetry(file, &Environment) {
+        Ok(settings) => settings,
+        Err(report) => {
+            for problem in &report.problems {
+                tracing::error!(%problem, "the new secrets of telemetry were rejected; the old ones stay in effect");
+            }
+            return;
+        }
+    };
+    let TelemetrySettings { traces, logs, metrics, .. } = &settings;
+    match telemetry.renew([traces.as_ref(), logs.as_ref(), metrics.as_ref()]) {
+        Ok(true) => tracing::info!("new headers or certificates of telemetry are in effect"),
+        Ok(false) => {}
+        Err(error) => {
+            tracing::error!(%error, "the new secrets of telemetry were rejected; the old ones stay in effect");
+        }
+    }
 }
 
 /// Exports what is queued at the end of the process. Waits at most 2 s.

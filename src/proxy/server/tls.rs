@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -24,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
 use super::client_certificate::ReadIdentity;
-use crate::admin::certificate_end;
+use crate::admin::CertificateValidity;
 use crate::config::{ClientCertificates, TlsListener, read_tls_file};
 use crate::metrics::Metrics;
 
@@ -43,8 +44,8 @@ pub(in crate::proxy) struct TlsEndpoint {
 pub(in crate::proxy) struct CertificateState {
     /// Hash of all files.
     hash: [u8; 32],
-    /// End of the leaf certificate's validity, in Unix seconds.
-    pub(in crate::proxy) not_after: i64,
+    /// Validity of the leaf certificate.
+    pub(in crate::proxy) validity: CertificateValidity,
     /// Fault of the files as they were last read; `None` if they are in effect.
     pub(in crate::proxy) fault: Option<String>,
 }
@@ -53,7 +54,7 @@ pub(in crate::proxy) struct CertificateState {
 struct LoadedCertificate {
     acceptor: Acceptor,
     hash: [u8; 32],
-    not_after: i64,
+    validity: CertificateValidity,
 }
 
 impl TlsEndpoint {
@@ -88,17 +89,23 @@ impl TlsEndpoint {
     /// Reads the files again. Returns true if a new certificate is in effect. Connections keep the one they have.
     ///
     /// # Errors
-    /// Returns the reason if the files cannot be used; the certificate in effect stays.
+    /// Returns the reason if the files cannot be used, or would replace a valid certificate by one that is not; the certificate in effect stays.
     fn reload(&self) -> Result<bool, String> {
         match load(&self.listener) {
             Ok(loaded) => {
                 let mut state = self.state.lock();
-                state.fault = None;
                 // Unchanged files keep the sessions that clients may resume.
                 if state.hash == loaded.hash {
+                    state.fault = None;
                     return Ok(false);
                 }
-                (state.hash, state.not_after) = (loaded.hash, loaded.not_after);
+                if let Some(reason) = state.validity.refusal(&loaded.validity, SystemTime::now()) {
+                    let fault = format!("{}: {reason}", self.listener.cert.display());
+                    state.fault = Some(fault.clone());
+                    return Err(fault);
+                }
+                state.fault = None;
+                (state.hash, state.validity) = (loaded.hash, loaded.validity);
                 self.acceptor.store(Arc::new(loaded.acceptor));
                 Ok(true)
             }
@@ -124,12 +131,16 @@ impl TlsEndpoints {
         metrics: &Metrics,
     ) -> Result<Self, (SocketAddr, String)> {
         let load = |listener: &TlsListener| {
-            let LoadedCertificate { acceptor, hash, not_after } =
+            let LoadedCertificate { acceptor, hash, validity } =
                 load(listener).map_err(|error| (listener.listen, error))?;
+            if let Some(fault) = validity.fault(SystemTime::now()) {
+                let (listen, cert) = (listener.listen, listener.cert.display());
+                tracing::warn!(%listen, %cert, %fault, "the certificate is not valid now, and clients refuse it");
+            }
             Ok(Arc::new(TlsEndpoint {
                 listener: listener.clone(),
                 acceptor: ArcSwap::from_pointee(acceptor),
-                state: Mutex::new(CertificateState { hash, not_after, fault: None }),
+                state: Mutex::new(CertificateState { hash, validity, fault: None }),
             }))
         };
         let endpoints = listeners.iter().map(load).collect::<Result<_, _>>().map(TlsEndpoints)?;
@@ -149,7 +160,7 @@ impl TlsEndpoints {
             let result = match endpoint.reload() {
                 Ok(false) => continue,
                 Ok(true) => {
-                    let not_after = crate::canonical::time::rfc3339(endpoint.state().not_after);
+                    let not_after = crate::canonical::time::rfc3339(endpoint.state().validity.not_after);
                     tracing::info!(%listen, %not_after, "a new certificate is in effect");
                     "applied"
                 }
@@ -166,7 +177,10 @@ impl TlsEndpoints {
     fn show(&self, metrics: &Metrics) {
         for endpoint in &self.0 {
             let listen = endpoint.listen().to_string();
-            metrics.certificate_not_after.with_label_values(&[&listen]).set(endpoint.state().not_after);
+            metrics
+                .certificate_not_after
+                .with_label_values(&[&listen])
+                .set(endpoint.state().validity.not_after);
         }
     }
 }
@@ -184,8 +198,8 @@ fn load(listener: &TlsListener) -> Result<LoadedCertificate, String> {
     let chain = certificates(&listener.cert, &read(&listener.cert)?)?;
     let key = PrivateKeyDer::from_pem_slice(&read(&listener.key)?);
     let key = key.map_err(|error| format!("{}: {error}", listener.key.display()))?;
-    let not_after = chain.first().and_then(|leaf| certificate_end(leaf));
-    let not_after = not_after.ok_or_else(|| format!("{}: no valid certificate", listener.cert.display()))?;
+    let validity = chain.first().and_then(|leaf| CertificateValidity::of(leaf));
+    let validity = validity.ok_or_else(|| format!("{}: no valid certificate", listener.cert.display()))?;
     let verifier = match &listener.clients {
         None => None,
         Some(clients) => Some((verifier(clients, &mut read)?, clients)),
@@ -213,7 +227,7 @@ fn load(listener: &TlsListener) -> Result<LoadedCertificate, String> {
             settings.build()
         }
     };
-    Ok(LoadedCertificate { acceptor, hash: hash.finalize().into(), not_after })
+    Ok(LoadedCertificate { acceptor, hash: hash.finalize().into(), validity })
 }
 
 /// Returns the verifier of client certificates.

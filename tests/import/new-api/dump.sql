@@ -15,6 +15,8 @@ INSERT INTO tokens (id, user_id, key, name, unlimited_quota, model_limits_enable
   (1, 1, 'AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA', 'ci', true, true, 'gpt-4o,claude-sonnet-4-6', '10.0.0.0/8');
 INSERT INTO tokens (id, user_id, key, name, remain_quota, expired_time) VALUES
   (2, 2, 'BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB', 'app', 250000, 1798761600);
+INSERT INTO tokens (id, user_id, key, name, unlimited_quota, model_limits_enabled, model_limits) VALUES
+  (3, 1, 'EEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEE', 'none', true, true, '');
 CREATE TABLE users (id integer PRIMARY KEY, username text, password text, status integer DEFAULT 1, quota integer, "group" text, deleted_at datetime);
 INSERT INTO users VALUES (1, 'alice', 'x', 1, 2500000, 'vip', NULL), (2, 'bob', 'x', 2, 500001, 'default', NULL);
 CREATE TABLE options (key text PRIMARY KEY, value text);

@@ -328,6 +328,10 @@ async fn admin_drained_target_gets_no_further_requests_and_ends_those_in_progres
     assert_eq!((&drained["changed"], &drained["target"]["state"]), (&json!(true), &json!("drained")));
     assert_eq!(drained["target"]["in_flight"], 1, "{drained}");
     assert_eq!(drain.expect(&gateway, 200).await["changed"], false);
+    let metrics = gateway.metrics().await;
+    let labels = [("provider", "a"), ("target", "gpt"), ("reason", "drained")];
+    assert_eq!(metrics.sum("gateway_target_reason", &labels), 1.0);
+    assert_eq!(metrics.sum("gateway_targets_drained", &[]), 1.0);
     for _ in 0..3 {
         assert_eq!(chat(&gateway, KEY).await, 200);
     }

@@ -166,6 +166,18 @@ async fn certificate_is_renewed_without_closing_a_connection() {
         assert_eq!(status["last_reload"]["result"], "applied", "{status}");
         gateway.replace(file, &before);
     }
+    // Nor does one that has expired, with the key that belongs to it.
+    let (chain, key) = (gateway.read("own.crt"), gateway.read("own.key"));
+    let expired = authority.expired("gateway.test");
+    gateway.replace("own.crt", &expired.chain);
+    gateway.replace("own.key", &expired.key);
+    wait_for_reload(&gateway, "refused", 6.0).await;
+    assert_eq!(served(&gateway, &authority, &bert).await, second);
+    let status = gateway.status().await;
+    let refused = status["certificates"][0]["refused"].as_str().unwrap().to_owned();
+    assert!(refused.contains("own.crt: expired at 2020-01-01T00:00:00Z"), "{refused}");
+    gateway.replace("own.crt", &chain);
+    gateway.replace("own.key", &key);
     gateway.reload("applied").await;
     let status = gateway.status().await;
     assert!(status["certificates"][0].get("refused").is_none(), "{status}");

@@ -91,7 +91,17 @@ async fn cors_headers_are_on_every_response_errors_included() {
         assert_eq!(answer.status(), status, "{}", answer.text());
         assert_eq!((get(&answer, "allow-origin"), answer.get("vary")), (Some(PAGE), Some("origin")));
         let exposed: Vec<&str> = get(&answer, "expose-headers").unwrap().split(", ").collect();
-        for name in ["x-request-id", "retry-after", "x-ratelimit-remaining-tokens", "x-gateway-target"] {
+        for name in [
+            "x-request-id",
+            "retry-after",
+            "x-ratelimit-remaining-tokens",
+            "x-gateway-target",
+            "x-codex-primary-used-percent",
+            "x-codex-secondary-reset-at",
+            "x-codex-turn-state",
+            "anthropic-ratelimit-unified-status",
+            "anthropic-ratelimit-unified-overage-utilization",
+        ] {
             assert!(exposed.contains(&name), "{name}: {exposed:?}");
         }
         // Each header of the response is one that the page may read.
@@ -125,11 +135,13 @@ async fn cors_adds_nothing_without_a_rule_or_an_origin() {
     let gateway = Gateway::start(&Setup::providers(upstream.addr).server(rules)).await;
     let mut client = gateway.connect().await;
     let other = "https://evil.example";
+    // A cache must not give what it has of one page to another one.
+    let vary = vec![("vary".to_owned(), "origin".to_owned())];
     let answer = client.ask(preflight(other, path)).await;
-    assert_eq!((answer.status(), of_cors(&answer)), (405, Vec::new()));
+    assert_eq!((answer.status(), of_cors(&answer)), (405, vary.clone()));
     let with_key = [("origin", other), ("authorization", &*bearer)];
     let answer = client.ask(Form::Chat.request_with(false, &with_key)).await;
-    assert_eq!((answer.status(), of_cors(&answer)), (200, Vec::new()));
+    assert_eq!((answer.status(), of_cors(&answer)), (200, vary.clone()));
     let answer = client.ask(post(path, Form::Chat.body("gpt", false))).await;
-    assert_eq!((answer.status(), of_cors(&answer)), (200, Vec::new()));
+    assert_eq!((answer.status(), of_cors(&answer)), (200, vary));
 }

@@ -3,6 +3,7 @@
 mod certificates;
 mod cors;
 mod forwarded;
+mod haproxy;
 mod overrides;
 mod proxy_protocol;
 mod store_url;

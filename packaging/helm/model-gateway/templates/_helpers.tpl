@@ -43,12 +43,16 @@ routes         = "/etc/model-gateway/routes.toml"
 keys           = "/etc/model-gateway/keys.toml"
 drain          = "{{ .Values.config.drainSeconds }}s"
 upgrade_socket = "/tmp/upgrade.sock"
+{{ .Values.config.server }}
 
 {{- if not (contains "[admin" (.Values.config.extra | default "")) }}
 
 [admin]
 # The probes and the monitoring reach the port over the cluster's network.
 insecure = true
+{{- if .Values.admin.existingSecret }}
+tokens   = "/etc/model-gateway-admin/admin.toml"
+{{- end }}
 {{- end }}
 
 [log]

@@ -5,15 +5,50 @@ use std::collections::BTreeMap;
 use super::Import;
 use crate::account::KeyHash;
 use crate::account::amount::{self, Amount};
+use crate::cli::import::budget::{AMPLE_CREDIT, BudgetLimits, BudgetPeriod, tighter};
 use crate::cli::import::document::{Field, FieldResult};
-use crate::cli::import::draft::{KeyDraft, LimitDraft, limit};
+use crate::cli::import::draft::{AccountDraft, KeyDraft, LimitDraft, NO_MODELS, cut, limit};
+
+/// Team or customer, which is an account once a key belongs to it.
+struct Group {
+    name: String,
+    limits: LimitDraft,
+    /// Name of its account, if that exists.
+    account: Option<String>,
+}
+
+/// Budgets and rate limits by their ids, and the accounts that have them.
+#[derive(Default)]
+struct Governance {
+    budgets: BTreeMap<String, LimitDraft>,
+    rates: BTreeMap<String, LimitDraft>,
+    teams: BTreeMap<String, Group>,
+    customers: BTreeMap<String, Group>,
+}
+
+impl Governance {
+    /// Returns the limits that an entry names by the ids of its budget and its rate limit.
+    fn limits_of(&self, entry: &Field<'_>) -> FieldResult<LimitDraft> {
+        let mut limits = LimitDraft::default();
+        for (member, known) in [("budget_id", &self.budgets), ("rate_limit_id", &self.rates)] {
+            let id = entry.set(member).map(|field| field.text()).transpose()?;
+            if let Some(named) = id.and_then(|id| known.get(id)) {
+                limits = tighter(&limits, named);
+            }
+        }
+        Ok(limits)
+    }
+}
 
 impl Import<'_> {
-    /// Reads the virtual keys, with their budgets and rate limits.
+    /// Reads the virtual keys, with their budgets and rate limits, and the teams and customers that they belong to.
     pub(super) fn governance(&mut self, governance: &Field<'_>) -> FieldResult<()> {
         governance.members()?;
         for (section, reason) in [
-            ("auth_config", "the gateway has no login; server.admin is for this machine only"),
+            (
+                "auth_config",
+                "people sign in with a token of admin.toml, or at an issuer of identities (docs/admin-api.md)",
+            ),
             ("routing_rules", "a model's targets do not depend on rules"),
             ("model_configs", "limits are of keys, accounts and targets"),
         ] {
@@ -21,47 +56,91 @@ impl Import<'_> {
                 self.report.impossible(&field, reason);
             }
         }
-        let budgets = self.by_id(governance, "budgets")?;
-        let rates = self.by_id(governance, "rate_limits")?;
-        for section in ["teams", "customers"] {
-            if let Some(field) = governance.get(section) {
-                let reason = "accounts are flat and have balances: create one with model-gateway accounts, and set key.account";
-                self.report.impossible(&field, reason);
-            }
-        }
+        let mut read = Governance::default();
+        self.budgets(governance, &mut read.budgets)?;
+        self.rates(governance, &mut read.rates)?;
+        read.customers = self.groups(governance, "customers", &read)?;
+        read.teams = self.groups(governance, "teams", &read)?;
         let Some(list) = governance.get("virtual_keys") else { return Ok(()) };
         for field in list.elements()? {
-            self.virtual_key(&field, &budgets, &rates)?;
+            self.virtual_key(&field, &mut read)?;
         }
         Ok(())
     }
 
-    /// Reads a list of limits by their ids.
-    fn by_id<'n>(
+    /// Reads the budgets by their ids.
+    fn budgets(
         &mut self,
-        governance: &Field<'n>,
+        governance: &Field<'_>,
+        found: &mut BTreeMap<String, LimitDraft>,
+    ) -> FieldResult<()> {
+        let list = governance.get("budgets").map(|list| list.elements()).transpose()?;
+        for field in list.unwrap_or_default() {
+            let mut limits = LimitDraft::default();
+            self.named(&field)?;
+            self.budget(&field, &mut limits)?;
+            if let Some(id) = field.set("id") {
+                found.insert(id.text()?.to_owned(), limits);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the rate limits by their ids.
+    fn rates(&mut self, governance: &Field<'_>, found: &mut BTreeMap<String, LimitDraft>) -> FieldResult<()> {
+        let list = governance.get("rate_limits").map(|list| list.elements()).transpose()?;
+        for field in list.unwrap_or_default() {
+            self.named(&field)?;
+            let limits = LimitDraft {
+                requests_per_minute: self.rate(&field, ["request_max_limit", "request_reset_duration"])?,
+                tokens_per_minute: self.rate(&field, ["token_max_limit", "token_reset_duration"])?,
+                ..LimitDraft::default()
+            };
+            if let Some(id) = field.set("id") {
+                found.insert(id.text()?.to_owned(), limits);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports a budget or a rate limit, which others name.
+    fn named(&mut self, field: &Field<'_>) -> FieldResult<()> {
+        field.members()?;
+        let note = "of the virtual keys, teams and customers that name it";
+        self.report.changed(field, "key.limits, account.limits", note);
+        Ok(())
+    }
+
+    /// Reads the teams or the customers.
+    fn groups(
+        &mut self,
+        governance: &Field<'_>,
         section: &str,
-    ) -> FieldResult<BTreeMap<String, Field<'n>>> {
+        read: &Governance,
+    ) -> FieldResult<BTreeMap<String, Group>> {
         let mut found = BTreeMap::new();
         let Some(list) = governance.get(section) else { return Ok(found) };
         for field in list.elements()? {
             field.members()?;
-            if let Some(id) = field.set("id") {
-                found.insert(id.text()?.to_owned(), field.clone());
+            let Some(id) = field.set("id") else {
+                self.report.impossible(&field, "it has no id, so no key belongs to it");
+                continue;
+            };
+            let name = field.set("name").map_or(id.text(), |name| name.text())?.to_owned();
+            let mut limits = read.limits_of(&field)?;
+            let customer = field.set("customer_id").map(|field| field.text()).transpose()?;
+            let mut note = "an account, with the budget and the rate limit as its limits";
+            if let Some(customer) = customer.and_then(|id| read.customers.get(id)) {
+                limits = tighter(&limits, &customer.limits);
+                note = "an account; accounts are flat, so the limits of the customer apply to each of its teams on its own";
             }
-            let note =
-                "of a virtual key: a limit of a minute, of a day or of a month; others have no counterpart";
-            self.report.changed(&field, "key.limits", note);
+            self.report.changed(&field, "key.account, account.limits", note);
+            found.insert(id.text()?.to_owned(), Group { name, limits, account: None });
         }
         Ok(found)
     }
 
-    fn virtual_key(
-        &mut self,
-        field: &Field<'_>,
-        budgets: &BTreeMap<String, Field<'_>>,
-        rates: &BTreeMap<String, Field<'_>>,
-    ) -> FieldResult<()> {
+    fn virtual_key(&mut self, field: &Field<'_>, read: &mut Governance) -> FieldResult<()> {
         field.members()?;
         let Some(value) = field.set("value") else {
             self.report.impossible(field, "the key has no value: create one with model-gateway keys create");
@@ -76,6 +155,10 @@ impl Import<'_> {
         let name = name.map(|field| field.text()).transpose()?.unwrap_or("virtual-key");
         let mut key =
             KeyDraft::new(name, KeyHash::of(&secret), format!("{} (line {})", field.path, field.node.line));
+        if self.draft.has_key(&key.hash) {
+            self.report.impossible(field, "another key has the same value");
+            return Ok(());
+        }
         if let Some(active) = field.set("is_active") {
             key.enabled = active.boolean()?;
             self.report.taken(&active, "key.enabled");
@@ -86,47 +169,73 @@ impl Import<'_> {
                 self.report.changed(&field, "key.name", "a key has one name");
             }
         }
-        if let Some(configs) = field.get("provider_configs") {
-            key.models = self.permissions(&configs)?;
-        }
-        let id = |member: &str| field.set(member).and_then(|field| field.text().ok());
-        if let Some(budget) = id("budget_id").and_then(|id| budgets.get(id)) {
-            read_budget(budget, &mut key.limits)?;
-        }
-        if let Some(rate) = id("rate_limit_id").and_then(|id| rates.get(id)) {
-            read_rates(rate, &mut key.limits)?;
-        }
+        key.models = self.permissions(field)?;
+        key.limits = read.limits_of(field)?;
         for member in ["budget_id", "rate_limit_id"] {
             if let Some(field) = field.get(member) {
                 self.report.changed(&field, "key.limits", "see the limits themselves");
             }
         }
-        for member in ["team_id", "customer_id"] {
-            if let Some(field) = field.get(member) {
-                self.report.impossible(&field, "accounts are flat and have balances: set key.account");
-            }
-        }
+        key.account = self.account_of(field, read)?;
         if let Err(other) = self.draft.key(key) {
             self.report.impossible(field, &format!("the same key as {other:?}"));
         }
         Ok(())
     }
 
-    /// Reads the providers and models that a key may use.
-    fn permissions(&mut self, configs: &Field<'_>) -> FieldResult<Vec<String>> {
+    /// Returns the account of the team or the customer that a key belongs to. `None` if it belongs to neither.
+    fn account_of(&mut self, key: &Field<'_>, read: &mut Governance) -> FieldResult<Option<String>> {
+        let mut account = None;
+        for (member, groups, slug) in
+            [("team_id", &mut read.teams, "team"), ("customer_id", &mut read.customers, "customer")]
+        {
+            let Some(field) = key.set(member) else { continue };
+            let id = field.text()?;
+            let Some(group) = groups.get_mut(id) else {
+                self.report.impossible(&field, "the file has none of this id: the key has no account");
+                continue;
+            };
+            if account.is_some() {
+                self.report.changed(&field, "", "the account of the key is that of its team");
+                continue;
+            }
+            self.report.taken(&field, "key.account");
+            if group.account.is_none() {
+                self.report.remark(format!(
+                    "Bifrost has no balances: the accounts of teams and customers are credited with {AMPLE_CREDIT}, which does not limit them"
+                ));
+                let reference = format!("import-bifrost-{slug}-{}", cut(&KeyHash::of(id).to_hex(), 32));
+                let (name, limits) = (group.name.clone(), group.limits.clone());
+                let (credit, enabled) = (AMPLE_CREDIT.to_owned(), true);
+                let name = self.draft.account(AccountDraft { name, credit, reference, enabled, limits });
+                group.account = Some(name);
+            }
+            account.clone_from(&group.account);
+        }
+        Ok(account)
+    }
+
+    /// Returns the models that a key may use: an empty list of Bifrost is none, `*` is all.
+    fn permissions(&mut self, key: &Field<'_>) -> FieldResult<Vec<String>> {
         let mut models = Vec::new();
-        for config in configs.elements()? {
+        let configs = key.get("provider_configs").map(|configs| configs.elements()).transpose()?;
+        for config in configs.unwrap_or_default() {
             config.members()?;
             let Some(provider) = config.set("provider") else { continue };
             let name = provider.text()?;
             let allowed = config.get("allowed_models");
             let list = allowed.as_ref().map(|field| field.texts()).transpose()?.unwrap_or_default();
             if list.is_empty() {
-                models.push(format!("{name}/*"));
+                let note = "no model: Bifrost before 1.5 permitted all, which is \"*\" now; add them to key.models if the key may use them";
+                self.report.changed(&provider, "key.models", note);
+                if let Some(allowed) = &allowed {
+                    self.report.changed(allowed, "key.models", note);
+                }
+            } else {
+                self.report.taken(&provider, "key.models");
             }
             models.extend(list.iter().map(|model| format!("{name}/{model}")));
-            self.report.taken(&provider, "key.models");
-            if let Some(allowed) = allowed {
+            if let Some(allowed) = allowed.filter(|_| !list.is_empty()) {
                 self.report.taken(&allowed, "key.models");
             }
             for member in ["key_ids", "keys", "weight", "id", "budget_id", "rate_limit_id"] {
@@ -136,36 +245,66 @@ impl Import<'_> {
                 }
             }
         }
+        if models.is_empty() {
+            models.push(NO_MODELS.to_owned());
+            self.report.remark(format!(
+                "the key of {} may use no model: it lists none, which Bifrost before 1.5 took for all; set key.models",
+                key.path
+            ));
+        }
         Ok(models)
     }
-}
 
-fn read_budget(budget: &Field<'_>, limits: &mut LimitDraft) -> FieldResult<()> {
-    let Some(most) = budget.set("max_limit") else { return Ok(()) };
-    let amount = amount::parse(&most.number()?).map_err(|error| most.fault(error.to_string()))?;
-    let amount = Some(Amount(amount).to_string());
-    let period = budget.set("reset_duration").map(|field| field.text()).transpose()?.unwrap_or_default();
-    match period {
-        "1d" | "24h" => limits.spend_per_day = amount,
-        "1M" | "30d" => limits.spend_per_month = amount,
-        period if period.ends_with(['s', 'm', 'h']) => limits.spend_per_day = amount,
-        _ => limits.spend_per_month = amount,
+    /// Reads a budget.
+    fn budget(&mut self, budget: &Field<'_>, limits: &mut LimitDraft) -> FieldResult<()> {
+        let Some(most) = budget.set("max_limit") else { return Ok(()) };
+        let amount = amount::parse(&most.number()?).map_err(|error| most.fault(error.to_string()))?;
+        let amount = Amount(amount).to_string();
+        let Some(duration) = budget.set("reset_duration") else {
+            let note = "without a period: each month has at most the amount; an account with a balance is spent once";
+            self.report.changed(&most, "key.limits.spend_per_month", note);
+            limits.spend_per_month = Some(amount);
+            return Ok(());
+        };
+        let period = BudgetPeriod::parse(duration.text()?);
+        match period.and_then(|period| BudgetLimits::new(&amount, period)) {
+            Some(budget) => {
+                budget.apply(limits);
+                if budget.note.is_empty() {
+                    self.report.changed(&duration, "key.limits, account.limits", "of the calendar, UTC");
+                } else {
+                    self.report.changed(&duration, "key.limits, account.limits", budget.note);
+                }
+            }
+            None => {
+                let note = "not a duration that the importer knows: each month has at most the amount";
+                self.report.changed(&duration, "key.limits, account.limits", note);
+                limits.spend_per_month = Some(amount);
+            }
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-fn read_rates(rates: &Field<'_>, limits: &mut LimitDraft) -> FieldResult<()> {
-    let rate = |most: &str, period: &str| -> FieldResult<Option<u64>> {
-        let Some(most) = rates.set(most) else { return Ok(None) };
-        let most = most.integer()?;
-        let period = rates.set(period).map(|field| field.text()).transpose()?.unwrap_or("1m");
-        Ok(match period {
-            "1m" | "60s" => limit(most),
-            "1h" | "60m" => limit(most.div_ceil(60)),
-            _ => None,
+    /// Reads a number of requests or tokens in a period, as one for each minute. `None` if there is none, or its period is
+    /// too long for that.
+    fn rate(&mut self, rates: &Field<'_>, [most, period]: [&str; 2]) -> FieldResult<Option<u64>> {
+        let Some(field) = rates.set(most) else { return Ok(None) };
+        let number = field.integer()?;
+        let period = rates.set(period);
+        let text = period.as_ref().map(|field| field.text()).transpose()?.unwrap_or("1m");
+        let place = period.as_ref().unwrap_or(&field);
+        Ok(match BudgetPeriod::parse(text) {
+            Some(BudgetPeriod::Seconds(60)) => limit(number),
+            Some(BudgetPeriod::Seconds(seconds)) if seconds <= 3_600 => {
+                let note = "limits are of a minute: that part of the number";
+                self.report.changed(place, "limits.requests_per_minute, limits.tokens_per_minute", note);
+                limit(number.saturating_mul(60).div_ceil(seconds))
+            }
+            _ => {
+                let reason = "rates are of a minute, and this period is too long for that; limits.spend_per_day bounds a day";
+                self.report.impossible(place, reason);
+                None
+            }
         })
-    };
-    limits.requests_per_minute = rate("request_max_limit", "request_reset_duration")?;
-    limits.tokens_per_minute = rate("token_max_limit", "token_reset_duration")?;
-    Ok(())
+    }
 }

@@ -18,6 +18,7 @@ use super::litellm::prefixes::{self, BaseRule};
 use super::report::FieldReport;
 use super::secrets::Lookup;
 use super::{ImportError, Imported, MAX_CONFIG, json};
+use crate::config;
 use crate::provider::ProviderKind;
 
 /// Address of Bifrost.
@@ -63,7 +64,6 @@ const SECTIONS: &[(&str, &str)] = &[
 /// Members of `client` without a counterpart, with the reason.
 const CLIENT: &[(&str, &str)] = &[
     ("allow_direct_keys", "clients cannot bring credentials of providers"),
-    ("allowed_origins", "the gateway sends no CORS headers; use a web server in front of it"),
     ("initial_pool_size", "memory is not reserved in advance"),
     ("enable_logging", "the gateway does not store what requests and responses say"),
     ("disable_content_logging", "the gateway does not store what requests and responses say"),
@@ -127,6 +127,19 @@ impl Import<'_> {
         for (key, reason) in CLIENT {
             if let Some(field) = client.get(key) {
                 self.report.impossible(&field, reason);
+            }
+        }
+        if let Some(list) = client.get("allowed_origins") {
+            for field in list.elements()? {
+                match field.text() {
+                    Ok(origin) if config::is_cors_origin(origin.trim()) => {
+                        self.draft.origins.push(origin.trim().to_owned());
+                        self.report.taken(&field, "server.cors.origins");
+                    }
+                    _ => {
+                        self.report.impossible(&field, "not an origin such as https://app.example, or \"*\"")
+                    }
+                }
             }
         }
         if let Some(field) = client.set("max_request_body_size_mb") {

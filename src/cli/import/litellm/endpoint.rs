@@ -6,41 +6,41 @@ use crate::provider::{BaseUrl, ProviderKind};
 
 /// Parameters of a deployment that decide where it leads to, with references resolved.
 #[derive(Default)]
-pub(super) struct Parameters {
-    pub(super) model: String,
+pub(in crate::cli::import) struct Parameters {
+    pub(in crate::cli::import) model: String,
     /// `custom_llm_provider`.
-    pub(super) provider: Option<String>,
-    pub(super) base: Option<String>,
-    pub(super) version: Option<String>,
+    pub(in crate::cli::import) provider: Option<String>,
+    pub(in crate::cli::import) base: Option<String>,
+    pub(in crate::cli::import) version: Option<String>,
     /// Whether the deployment has a key of its own.
-    pub(super) has_key: bool,
-    pub(super) project: Option<String>,
-    pub(super) location: Option<String>,
+    pub(in crate::cli::import) has_key: bool,
+    pub(in crate::cli::import) project: Option<String>,
+    pub(in crate::cli::import) location: Option<String>,
     /// Region of AWS.
-    pub(super) region: Option<String>,
+    pub(in crate::cli::import) region: Option<String>,
     /// Name of the model at Bedrock, if that of the deployment is another one.
-    pub(super) model_id: Option<String>,
+    pub(in crate::cli::import) model_id: Option<String>,
 }
 
 /// Resolved deployment.
-pub(super) struct DeploymentEndpoint {
+pub(in crate::cli::import) struct DeploymentEndpoint {
     /// Provider without its credential.
-    pub(super) provider: ProviderDraft,
+    pub(in crate::cli::import) provider: ProviderDraft,
     /// Name of the model at the provider.
-    pub(super) model: String,
+    pub(in crate::cli::import) model: String,
     /// Environment variable of the credential that applies without `api_key`.
-    pub(super) env: Option<&'static str>,
+    pub(in crate::cli::import) env: Option<&'static str>,
     /// File of the credential, for providers whose credential is a token that is renewed.
-    pub(super) token_file: Option<&'static str>,
+    pub(in crate::cli::import) token_file: Option<&'static str>,
     /// What differs from LiteLLM; empty if nothing does.
-    pub(super) note: &'static str,
+    pub(in crate::cli::import) note: &'static str,
 }
 
 /// Resolves a deployment.
 ///
 /// # Errors
 /// Returns the reason why the configuration cannot express it, and what to do instead.
-pub(super) fn resolve(given: &Parameters) -> Result<DeploymentEndpoint, String> {
+pub(in crate::cli::import) fn resolve(given: &Parameters) -> Result<DeploymentEndpoint, String> {
     let (prefix, model) = split(given);
     if let Some((_, reason)) = prefixes::UNSUPPORTED.iter().find(|(name, _)| *name == prefix) {
         return Err((*reason).to_owned());

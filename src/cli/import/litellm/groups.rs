@@ -1,5 +1,7 @@
 //! Deployments of one name, which LiteLLM balances: the targets of one model.
 
+use std::collections::BTreeMap;
+
 use super::Context;
 use super::deployments::Deployment;
 use crate::cli::import::draft::{MAX_WEIGHT, TargetDraft};
@@ -23,6 +25,7 @@ pub(super) fn join(context: &mut Context<'_>, deployments: &[Deployment]) {
     let mut orders: Vec<u64> = deployments.iter().map(|deployment| deployment.order).collect();
     orders.sort_unstable();
     orders.dedup();
+    let common = common_price(deployments);
     for (deployment, weight) in deployments.iter().zip(weights) {
         let mut provider = deployment.provider.clone();
         provider.origin.clone_from(&deployment.origin);
@@ -34,6 +37,7 @@ pub(super) fn join(context: &mut Context<'_>, deployments: &[Deployment]) {
             concurrent: deployment.concurrent,
             requests_per_minute: deployment.rpm,
             tokens_per_minute: deployment.tpm,
+            price: common.and_then(|common| own_price(context, deployment, common)),
             ..TargetDraft::new(provider, deployment.model.as_str())
         };
         if !context.draft.target(&deployment.id, &deployment.origin, target) {
@@ -59,20 +63,37 @@ pub(super) fn join(context: &mut Context<'_>, deployments: &[Deployment]) {
     if model.context_window.is_some() && model.max_output_tokens > model.context_window {
         model.max_output_tokens = model.context_window;
     }
-    let mut prices = deployments.iter().map(|deployment| &deployment.price).filter(|price| !price.is_empty());
-    if let Some(price) = prices.next() {
+    if let Some(price) = common_price(deployments) {
         model.price.clone_from(price);
-        if prices.any(|other| other != price) {
-            context.report.remark(format!(
-                "the deployments of {id:?} have different prices; the gateway has one price for each model, that of the first"
-            ));
-        }
     }
+}
+
+/// Returns the price of the model: that of its first deployment that has one. `None` if no deployment has one.
+fn common_price(deployments: &[Deployment]) -> Option<&BTreeMap<&'static str, String>> {
+    deployments.iter().map(|deployment| &deployment.price).find(|price| !price.is_empty())
+}
+
+/// Returns the entry of prices.toml for a deployment whose price is not that of its model; `None` for any other.
+fn own_price(
+    context: &mut Context<'_>,
+    deployment: &Deployment,
+    common: &BTreeMap<&'static str, String>,
+) -> Option<String> {
+    if deployment.price.is_empty() || deployment.price == *common {
+        return None;
+    }
+    let known = context.draft.prices.iter().find(|(_, price)| **price == deployment.price);
+    if let Some((name, _)) = known {
+        return Some(name.clone());
+    }
+    let name = format!("deployment-price-{}", context.draft.prices.len().saturating_add(1));
+    context.draft.prices.insert(name.clone(), deployment.price.clone());
+    Some(name)
 }
 
 /// Scales weights to whole numbers with at most three significant decimals of the smallest ones; without weights, all
 /// are 1.
-fn whole_weights(weights: &[Option<f64>]) -> Vec<u64> {
+pub(in crate::cli::import) fn whole_weights(weights: &[Option<f64>]) -> Vec<u64> {
     let largest = weights.iter().flatten().fold(0.0_f64, |largest, weight| largest.max(*weight));
     let whole = weights.iter().flatten().all(|weight| weight.fract() == 0.0);
     let scale = match largest {

@@ -5,88 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::key_columns;
 use crate::account::amount::{self, Amount};
-use crate::account::{KeyHash, Losses};
+use crate::account::{KeyHash, Losses, Pattern};
+use crate::cli::import::budget::{AMPLE_CREDIT, BudgetLimits, BudgetPeriod, least, tighter};
 use crate::cli::import::document::{Field, FieldResult, SourceFault, SourceNode, SourceValue};
-use crate::cli::import::draft::{AccountDraft, KeyDraft, LimitDraft, cut, limit, printable};
-use crate::cli::import::report::{FieldOutcome, UNKNOWN};
+use crate::cli::import::draft::{AccountDraft, KeyDraft, LimitDraft, NO_MODELS, cut, limit, printable};
+use crate::cli::import::report::FieldOutcome;
 use crate::cli::import::{Imported, json};
-
-/// Columns of keys: name, outcome, target, note.
-const KEYS: &[(&str, FieldOutcome, &str, &str)] = &[
-    ("token", FieldOutcome::Taken, "key.sha256", ""),
-    ("key_alias", FieldOutcome::Taken, "key.name", ""),
-    ("key_name", FieldOutcome::Changed, "key.name", "the name of a key without an alias"),
-    ("expires", FieldOutcome::Taken, "key.expires", ""),
-    ("blocked", FieldOutcome::Taken, "key.enabled", ""),
-    (
-        "models",
-        FieldOutcome::Changed,
-        "key.models",
-        "all-team-models is the list of the team; access groups are not known",
-    ),
-    (
-        "team_id",
-        FieldOutcome::Changed,
-        "key.limits",
-        "limits of the team apply to each of its keys on its own",
-    ),
-    ("budget_id", FieldOutcome::Changed, "key.limits", "the limits of the budget, with --budgets"),
-    ("tpm_limit", FieldOutcome::Taken, "key.limits.tokens_per_minute", ""),
-    ("rpm_limit", FieldOutcome::Taken, "key.limits.requests_per_minute", ""),
-    ("max_parallel_requests", FieldOutcome::Taken, "key.limits.concurrent", ""),
-    (
-        "max_budget",
-        FieldOutcome::Changed,
-        "key.limits",
-        "of a day or a month: a limit of the calendar's; without a duration: the balance of an account of the key's own",
-    ),
-    (
-        "budget_duration",
-        FieldOutcome::Changed,
-        "key.limits",
-        "1d is a day, and 30d and 1mo are a month of the calendar",
-    ),
-    (
-        "spend",
-        FieldOutcome::Changed,
-        "",
-        "subtracted from a budget without a duration; the spend of the past is not in the ledger",
-    ),
-    ("created_at", FieldOutcome::Impossible, "", "keys have no history"),
-    ("updated_at", FieldOutcome::Impossible, "", "keys have no history"),
-    ("created_by", FieldOutcome::Impossible, "", "keys have no history"),
-    ("updated_by", FieldOutcome::Impossible, "", "keys have no history"),
-    ("last_active", FieldOutcome::Impossible, "", "model-gateway usage shows the use of keys"),
-    ("budget_reset_at", FieldOutcome::Impossible, "", "spend limits are of days and months, UTC"),
-    ("user_id", FieldOutcome::Impossible, "", "keys have no users; key.account is charged"),
-    ("organization_id", FieldOutcome::Impossible, "", "accounts are flat"),
-    ("project_id", FieldOutcome::Impossible, "", "accounts are flat"),
-    ("agent_id", FieldOutcome::Impossible, "", "the gateway has no agents"),
-    ("metadata", FieldOutcome::Impossible, "", "keys have no metadata"),
-    ("permissions", FieldOutcome::Impossible, "", "key.endpoints restricts a key to APIs"),
-    ("allowed_routes", FieldOutcome::Impossible, "", "key.endpoints restricts a key to APIs"),
-    ("aliases", FieldOutcome::Impossible, "", "names of models are the same for all keys: add a [[model]]"),
-    ("config", FieldOutcome::Impossible, "", "keys have no settings of routing"),
-    ("router_settings", FieldOutcome::Impossible, "", "keys have no settings of routing"),
-    ("model_spend", FieldOutcome::Impossible, "", "the spend of the past is not in the ledger"),
-    ("model_max_budget", FieldOutcome::Impossible, "", "limits are of keys and accounts, not of models"),
-    ("soft_budget_cooldown", FieldOutcome::Impossible, "", "there are no soft budgets"),
-    ("allowed_cache_controls", FieldOutcome::Impossible, "", "the gateway does not cache responses"),
-    ("policies", FieldOutcome::Impossible, "", "the gateway has no guardrails"),
-    ("access_group_ids", FieldOutcome::Impossible, "", "key.models lists models by name and pattern"),
-    (
-        "object_permission_id",
-        FieldOutcome::Impossible,
-        "",
-        "the gateway has no vector stores and no MCP servers",
-    ),
-    ("rotation_count", FieldOutcome::Impossible, "", "keys are not replaced automatically"),
-    ("auto_rotate", FieldOutcome::Impossible, "", "keys are not replaced automatically"),
-    ("rotation_interval", FieldOutcome::Impossible, "", "keys are not replaced automatically"),
-    ("last_rotation_at", FieldOutcome::Impossible, "", "keys are not replaced automatically"),
-    ("key_rotation_at", FieldOutcome::Impossible, "", "keys are not replaced automatically"),
-];
 
 /// Reads rows as JSON lines, or as a list.
 ///
@@ -112,25 +38,34 @@ pub(in crate::cli::import) fn rows(text: &str) -> FieldResult<Vec<SourceNode>> {
         .collect()
 }
 
-/// Limits of a team or a budget.
+/// What keys, teams and budgets have in common.
 #[derive(Clone, Default)]
 struct Shared {
     limits: LimitDraft,
     models: Vec<String>,
     blocked: bool,
-    /// Budget without a duration.
+    /// What is left of a budget without a duration.
     total: Option<String>,
+}
+
+/// Team, which is an account once a key belongs to it.
+#[derive(Clone, Default)]
+struct Team {
+    name: String,
+    shared: Shared,
+    /// Name of its account, if that exists.
+    account: Option<String>,
 }
 
 /// Reader of the rows.
 pub(in crate::cli::import) struct KeyReader<'i> {
     imported: &'i mut Imported,
     losses: Losses,
-    teams: HashMap<String, Shared>,
+    teams: HashMap<String, Team>,
     budgets: HashMap<String, Shared>,
     columns: BTreeSet<String>,
-    /// Outcomes of single rows.
-    rows: BTreeMap<String, &'static str>,
+    /// Outcomes of single rows and values.
+    rows: BTreeMap<String, (FieldOutcome, &'static str)>,
 }
 
 impl<'i> KeyReader<'i> {
@@ -149,7 +84,7 @@ impl<'i> KeyReader<'i> {
     pub(in crate::cli::import) fn budget(&mut self, row: &SourceNode) -> FieldResult<()> {
         let row = Field::root(row);
         if let Some(id) = row.set("budget_id") {
-            let shared = shared(&row)?;
+            let shared = self.shared("budgets", &row)?;
             self.budgets.insert(id.text()?.to_owned(), shared);
         }
         self.note_columns("budgets", &row)
@@ -162,13 +97,9 @@ impl<'i> KeyReader<'i> {
     pub(in crate::cli::import) fn team(&mut self, row: &SourceNode) -> FieldResult<()> {
         let row = Field::root(row);
         if let Some(id) = row.set("team_id") {
-            let shared = shared(&row)?;
-            if shared.total.is_some() {
-                let name = row.set("team_alias").map_or(id.text(), |alias| alias.text())?;
-                let reason = "a team with a budget without a duration: create an account, credit it, and set key.account";
-                self.rows.insert(format!("teams[{}].max_budget", cut(&printable(name), 60)), reason);
-            }
-            self.teams.insert(id.text()?.to_owned(), shared);
+            let name = row.set("team_alias").map_or(id.text(), |alias| alias.text())?.to_owned();
+            let team = Team { name, shared: self.shared("teams", &row)?, account: None };
+            self.teams.insert(id.text()?.to_owned(), team);
         }
         self.note_columns("teams", &row)
     }
@@ -201,7 +132,6 @@ impl<'i> KeyReader<'i> {
         let origin = format!("LiteLLM_VerificationToken (line {})", row.node.line);
         let mut key = KeyDraft::new(name.as_str(), hash, origin);
         key.losses = self.losses;
-        key.enabled = !row.set("blocked").map(|field| field.boolean()).transpose()?.unwrap_or(false);
         let shown = format!("keys[{}]", cut(&printable(&name), 60));
         if let Some(field) = row.set("expires") {
             match time(field.text()?) {
@@ -209,144 +139,161 @@ impl<'i> KeyReader<'i> {
                 None => return Err(field.fault("expected a date and time")),
             }
         }
-        let own = shared(&row)?;
-        key.limits = own.limits.clone();
+        self.note_columns("keys", &row)?;
+        if self.imported.draft.has_key(&hash) {
+            self.rows.insert(shown, (FieldOutcome::Impossible, "another key has the same token"));
+            return Ok(());
+        }
+        let own = self.shared("keys", &row)?;
         let budget = row.set("budget_id").map(|id| id.text()).transpose()?;
         let budget = budget.and_then(|id| self.budgets.get(id)).cloned().unwrap_or_default();
-        key.limits = tighter(&key.limits, &budget.limits);
-        let team = row.set("team_id").map(|id| id.text()).transpose()?;
-        let team = team.and_then(|id| self.teams.get(id)).cloned().unwrap_or_default();
-        key.limits = tighter(&key.limits, &team.limits);
-        key.enabled &= !team.blocked;
-        key.models = models(&own.models, &team.models);
-        // A name of no model, which stands for none.
-        for name in key.models.iter().filter(|name| *name != "no-default-models") {
+        let id = row.set("team_id").map(|id| id.text()).transpose()?;
+        let team = id.and_then(|id| self.teams.get(id)).cloned();
+        let blocked = team.as_ref().is_some_and(|team| team.shared.blocked);
+        key.enabled = !own.blocked && !blocked;
+        key.limits = tighter(&own.limits, &budget.limits);
+        key.models = models(&own.models, team.as_ref().map_or(&[], |team| &team.shared.models));
+        for name in key.models.iter().filter(|name| *name != NO_MODELS) {
             self.imported.draft.ensure_model(name);
         }
-        if let Some(total) = own.total.or(budget.total) {
-            let spend = row.set("spend").map(|field| field.number()).transpose()?.unwrap_or_default();
-            match remaining(&total, &spend) {
-                Some(credit) => {
-                    key.account = Some(format!("litellm-{}", cut(&hash.to_hex(), 12)));
-                    let reference = format!("import-litellm-{}", cut(&hash.to_hex(), 32));
-                    let account = key.account.clone().unwrap_or_default();
-                    let (enabled, limits) = (true, LimitDraft::default());
-                    self.imported.draft.accounts.push(AccountDraft {
-                        name: account,
-                        credit,
-                        reference,
-                        enabled,
-                        limits,
-                    });
-                }
-                None => {
-                    self.rows
-                        .insert(format!("{shown}.max_budget"), "not an amount that the gateway can count");
-                }
-            }
+        let spend = row.set("spend").map(|field| field.number()).transpose()?.unwrap_or_default();
+        let budget_left = budget.total.as_ref().and_then(|total| remaining(total, &spend));
+        if let Some(credit) = least(&own.total, &budget_left) {
+            key.account = Some(self.own_account(&hash, credit, team.as_ref(), &mut key.limits, &shown));
+        } else if let (Some(id), Some(team)) = (id, team) {
+            key.account = Some(self.team_account(id, team));
         }
-        self.note_columns("keys", &row)?;
         if self.imported.draft.key(key).is_err() {
-            self.rows.insert(shown, "another key has the same token");
+            self.rows.insert(shown, (FieldOutcome::Impossible, "another key has the same token"));
         }
         Ok(())
     }
 
-    /// Reports the columns.
-    pub(in crate::cli::import) fn finish(self) {
-        let report = &mut self.imported.report;
-        for path in &self.columns {
-            let column = path.rsplit('.').next().unwrap_or_default();
-            let used =
-                ["models", "blocked", "tpm_limit", "rpm_limit", "max_parallel_requests", "budget_duration"];
-            let known = match path.split('.').next() {
-                Some("keys") => KEYS.iter().find(|(name, ..)| *name == column).copied(),
-                _ if used.contains(&column) => Some((
-                    "",
-                    FieldOutcome::Changed,
-                    "key.limits, key.models",
-                    "applied to each key on its own",
-                )),
-                _ => match column {
-                    "team_id" | "budget_id" | "team_alias" => {
-                        Some(("", FieldOutcome::Changed, "", "used to find the rows of keys"))
-                    }
-                    "max_budget" => Some((
-                        "",
-                        FieldOutcome::Changed,
-                        "key.limits",
-                        "of a day or a month, applied to each key on its own",
-                    )),
-                    _ => Some(("", FieldOutcome::Impossible, "", "teams and budgets have nothing like it")),
-                },
-            };
-            match known {
-                Some((_, outcome, target, note)) => report.row(path.clone(), outcome, target, note),
-                None => report.row(path.clone(), FieldOutcome::Impossible, "", UNKNOWN),
+    /// Adds the account of a key with a budget of its own, without a duration. Returns its name.
+    fn own_account(
+        &mut self,
+        hash: &KeyHash,
+        mut credit: String,
+        team: Option<&Team>,
+        limits: &mut LimitDraft,
+        shown: &str,
+    ) -> String {
+        if let Some(Team { shared, .. }) = team {
+            credit = least(&Some(credit.clone()), &shared.total).unwrap_or(credit);
+            *limits = tighter(limits, &shared.limits);
+            let note = "the key has a budget of its own, and a key has one account: the limits of the team apply to this key alone";
+            self.rows.insert(format!("{shown}.team_id"), (FieldOutcome::Changed, note));
+        }
+        let reference = format!("import-litellm-{}", cut(&hash.to_hex(), 32));
+        let name = format!("litellm-{}", cut(&hash.to_hex(), 12));
+        let (enabled, limits) = (true, LimitDraft::default());
+        self.imported.draft.account(AccountDraft { name, credit, reference, enabled, limits })
+    }
+
+    /// Returns the name of the account of a team, which is added with the first key.
+    fn team_account(&mut self, id: &str, team: Team) -> String {
+        let Team { name, shared, account } = team;
+        if let Some(account) = account {
+            return account;
+        }
+        if shared.total.is_none() {
+            self.imported.report.remark(format!(
+                "teams without a budget, and those whose budget has a duration, have accounts with a credit of {AMPLE_CREDIT}, which does not limit them"
+            ));
+        }
+        let credit = shared.total.unwrap_or_else(|| AMPLE_CREDIT.to_owned());
+        let reference = format!("import-litellm-team-{}", cut(&KeyHash::of(id).to_hex(), 32));
+        let (enabled, limits) = (!shared.blocked, shared.limits);
+        let name = self.imported.draft.account(AccountDraft { name, credit, reference, enabled, limits });
+        if let Some(team) = self.teams.get_mut(id) {
+            team.account = Some(name.clone());
+        }
+        name
+    }
+
+    /// Reads what keys, teams and budgets have in common.
+    fn shared(&mut self, table: &str, row: &Field<'_>) -> FieldResult<Shared> {
+        let number = |key: &str| -> FieldResult<Option<u64>> {
+            Ok(row.set(key).map(|field| field.integer()).transpose()?.and_then(limit))
+        };
+        let mut shared = Shared {
+            limits: LimitDraft {
+                requests_per_minute: number("rpm_limit")?,
+                tokens_per_minute: number("tpm_limit")?,
+                concurrent: number("max_parallel_requests")?.map(|limit| limit.min(1_000_000)),
+                ..LimitDraft::default()
+            },
+            ..Shared::default()
+        };
+        if let Some(budget) = row.set("max_budget") {
+            let amount = rounded(&budget.number()?).ok_or_else(|| budget.fault("not an amount of money"))?;
+            match row.set("budget_duration").map(|field| field.text()).transpose()? {
+                None => {
+                    let spend = row.set("spend").map(|field| field.number()).transpose()?.unwrap_or_default();
+                    let left = remaining(&amount, &spend);
+                    shared.total = Some(left.ok_or_else(|| row.fault("spend is not an amount of money"))?);
+                }
+                Some(duration) => self.period(table, &amount, duration, &mut shared.limits),
             }
         }
-        for (path, reason) in self.rows {
-            report.row(path, FieldOutcome::Impossible, "", reason);
+        if let Some(models) = row.set("models") {
+            shared.models = models.texts()?.into_iter().map(str::to_owned).collect();
+        }
+        shared.blocked = row.set("blocked").map(|field| field.boolean()).transpose()?.unwrap_or(false);
+        Ok(shared)
+    }
+
+    /// Sets the limits of a budget with a duration, which is reported if it is neither a day nor a month.
+    fn period(&mut self, table: &str, amount: &str, duration: &str, limits: &mut LimitDraft) {
+        let period = BudgetPeriod::parse(duration);
+        let note = match period.and_then(|period| BudgetLimits::new(amount, period)) {
+            Some(budget) => {
+                budget.apply(limits);
+                budget.note
+            }
+            None => {
+                limits.spend_per_month = Some(amount.to_owned());
+                "not a duration that the importer knows: each month has at most the amount"
+            }
+        };
+        if !note.is_empty() {
+            let shown = cut(&printable(duration), 16);
+            self.rows.insert(format!("{table}.budget_duration[{shown}]"), (FieldOutcome::Changed, note));
+        }
+    }
+
+    /// Reports the columns, and what is special of single rows.
+    pub(in crate::cli::import) fn finish(self) {
+        let report = &mut self.imported.report;
+        key_columns::report(report, &self.columns);
+        for (path, (outcome, note)) in self.rows {
+            report.row(path, outcome, "", note);
         }
     }
 }
 
-/// Reads the limits that keys, teams and budgets have in common.
-fn shared(row: &Field<'_>) -> FieldResult<Shared> {
-    let number = |key: &str| -> FieldResult<Option<u64>> {
-        Ok(row.set(key).map(|field| field.integer()).transpose()?.and_then(limit))
-    };
-    let mut limits = LimitDraft {
-        requests_per_minute: number("rpm_limit")?,
-        tokens_per_minute: number("tpm_limit")?,
-        concurrent: number("max_parallel_requests")?.map(|limit| limit.min(1_000_000)),
-        ..LimitDraft::default()
-    };
-    let mut total = None;
-    if let Some(budget) = row.set("max_budget") {
-        let amount = rounded(&budget.number()?).ok_or_else(|| budget.fault("not an amount of money"))?;
-        match row.set("budget_duration").map(|field| field.text()).transpose()? {
-            None => total = Some(amount),
-            Some("1d" | "24h") => limits.spend_per_day = Some(amount),
-            Some("30d" | "31d" | "1mo") => limits.spend_per_month = Some(amount),
-            // A shorter or longer budget as one of the next longer period is never too strict.
-            Some(duration) if duration.ends_with(['s', 'm', 'h']) => limits.spend_per_day = Some(amount),
-            Some(_) => limits.spend_per_month = Some(amount),
-        }
-    }
-    let models = match row.set("models") {
-        Some(models) => models.texts()?.into_iter().map(str::to_owned).collect(),
-        None => Vec::new(),
-    };
-    let blocked = row.set("blocked").map(|field| field.boolean()).transpose()?.unwrap_or(false);
-    Ok(Shared { limits, models, blocked, total })
-}
-
-/// Returns the stricter one of each limit.
-fn tighter(one: &LimitDraft, other: &LimitDraft) -> LimitDraft {
-    let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
-    let spend = |one: &Option<String>, other: &Option<String>| {
-        let amounts = one.iter().chain(other);
-        amounts.min_by_key(|amount| amount::parse(amount).unwrap_or(i64::MAX)).cloned()
-    };
-    LimitDraft {
-        requests_per_minute: least(one.requests_per_minute, other.requests_per_minute),
-        tokens_per_minute: least(one.tokens_per_minute, other.tokens_per_minute),
-        concurrent: least(one.concurrent, other.concurrent),
-        spend_per_day: spend(&one.spend_per_day, &other.spend_per_day),
-        spend_per_month: spend(&one.spend_per_month, &other.spend_per_month),
-    }
-}
-
-/// Returns the models of a key; an empty list is all of them.
+/// Returns the models of a key, which are those that its team may use too. An empty list is all of them.
 fn models(own: &[String], team: &[String]) -> Vec<String> {
-    let special = |name: &str| name.starts_with("all-") || name == "*";
+    let none = || vec![NO_MODELS.to_owned()];
+    let is_all = |list: &[String]| {
+        list.is_empty() || list.iter().any(|name| name == "*" || name == "all-proxy-models")
+    };
     if own.iter().any(|name| name == "no-default-models") {
-        // No model has a name with a line feed.
-        return vec!["no-default-models".to_owned()];
+        return none();
     }
-    let list = if own.is_empty() || own.iter().any(|name| name == "all-team-models") { team } else { own };
-    if list.iter().any(|name| special(name)) { Vec::new() } else { list.to_vec() }
+    if is_all(own) || own.iter().any(|name| name == "all-team-models") {
+        return if is_all(team) { Vec::new() } else { team.to_vec() };
+    }
+    if is_all(team) {
+        return own.to_vec();
+    }
+    let permits = |list: &[String], name: &String| {
+        list.iter().any(|pattern| pattern == name || Pattern::new(pattern.as_str()).matches(name))
+    };
+    let mut both: Vec<String> = own.iter().filter(|name| permits(team, name)).cloned().collect();
+    let narrower = team.iter().filter(|name| permits(own, name) && !own.contains(name));
+    both.extend(narrower.cloned());
+    if both.is_empty() { none() } else { both }
 }
 
 /// Returns an amount, rounded down to what the ledger counts. `None` if it is none.
@@ -396,8 +343,28 @@ mod tests {
         let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
         assert_eq!(models(&[], &list(&["a"])), list(&["a"]));
         assert_eq!(models(&list(&["all-team-models"]), &list(&["a"])), list(&["a"]));
-        assert_eq!(models(&list(&["b"]), &list(&["a"])), list(&["b"]));
+        assert_eq!(models(&list(&["b"]), &list(&[])), list(&["b"]));
         assert_eq!(models(&list(&["all-proxy-models"]), &[]), list(&[]));
-        assert_ne!(models(&list(&["no-default-models"]), &[]), list(&[]));
+        // A model whose name begins like a name of LiteLLM's own.
+        assert_eq!(models(&list(&["all-minilm"]), &[]), list(&["all-minilm"]));
+        assert_eq!(models(&[], &list(&["all-minilm"])), list(&["all-minilm"]));
+    }
+
+    #[test]
+    fn key_may_use_what_its_team_may_use_too() {
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
+        let none = list(&[NO_MODELS]);
+        for (own, team, both) in [
+            (list(&["a", "b"]), list(&["b", "c"]), list(&["b"])),
+            (list(&["a"]), list(&["b"]), none.clone()),
+            (list(&["openai/gpt-4o"]), list(&["openai/*"]), list(&["openai/gpt-4o"])),
+            (list(&["openai/*"]), list(&["openai/gpt-4o", "x"]), list(&["openai/gpt-4o"])),
+            (list(&["all-proxy-models"]), list(&["a"]), list(&["a"])),
+            (list(&["a"]), list(&["all-proxy-models"]), list(&["a"])),
+            (list(&["no-default-models"]), list(&["a"]), none.clone()),
+            (list(&["no-default-models"]), list(&[]), none),
+        ] {
+            assert_eq!(models(&own, &team), both, "{own:?} {team:?}");
+        }
     }
 }

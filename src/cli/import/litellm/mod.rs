@@ -4,19 +4,22 @@
 //! the schema of the database, `schema.prisma` of <https://github.com/BerriAI/litellm>, November 2026. The
 //! deployments are in [`deployments`], those with patterns in [`wildcards`], with their parameters in [`parameters`] and
 //! [`aws`], where each leads to in [`endpoint`] and [`prefixes`], the settings in [`settings`], fallbacks in
-//! [`fallbacks`], and the keys in [`keys`].
+//! [`fallbacks`], and the keys in [`keys`], whose columns
+//! are in [`key_columns`].
 
 mod aws;
 mod deployments;
 pub(super) mod endpoint;
 mod fallbacks;
 mod groups;
+mod key_columns;
 mod keys;
 mod parameters;
 pub(super) mod prefixes;
 mod settings;
 mod wildcards;
 
+pub(super) use groups::whole_weights;
 pub(super) use keys::{KeyReader, rows as key_rows};
 
 use std::collections::HashMap;

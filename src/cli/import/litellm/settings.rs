@@ -21,7 +21,11 @@ const CONTENT: &str =
 
 /// Fields of `litellm_settings` and `general_settings` that need no code: name, whether nothing is lost, note.
 const SETTINGS: &[(&str, bool, &str)] = &[
-    ("telemetry", true, "the gateway sends no telemetry"),
+    (
+        "telemetry",
+        true,
+        "the gateway sends nothing to its makers; [telemetry] exports to a collector of yours",
+    ),
     ("json_logs", true, "log.format is \"json\" by default"),
     ("turn_off_message_logging", true, CONTENT),
     ("redact_messages_in_exceptions", true, CONTENT),

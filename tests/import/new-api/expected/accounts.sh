@@ -10,5 +10,7 @@ account() {
     [ "$2" = 0 ] || "$gateway" accounts credit --conf "$conf" --reference "$3" --note import -- "$1" "$2"
 }
 account 'alice' 5 'import-new-api-user-1'
-account 'bob' 1.000002 'import-new-api-user-2'
+account 'bob' 0.500002 'import-new-api-user-2'
 "$gateway" accounts disable --conf "$conf" -- 'bob'
+account 'bob/token-2' 0.5 'import-new-api-token-2'
+"$gateway" accounts disable --conf "$conf" -- 'bob/token-2'
