@@ -80,7 +80,6 @@ fn command_creates(conf: &std::path::Path) {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(said.contains("changed"), "{said}");
         }
-        std::thread::sleep(std::time::Duration::from_millis(300));
     }
 }
 
