@@ -219,12 +219,13 @@ fn openapi_document_follows_the_rules_of_openapi_3_1() {
         rules.must(plain, name, "the name of a component has other characters");
         rules.schema(schema, name);
     }
+    let parameter = regex::Regex::new("\\{[^}]*\\}").unwrap();
     let mut ids: Vec<String> = Vec::new();
     let mut shapes: Vec<String> = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         rules.must(path.starts_with('/') && !path.contains('?'), path, "is no path");
         // Two paths that differ in the names of parameters only are the same.
-        let shape = regex::Regex::new("\\{[^}]*\\}").unwrap().replace_all(path, "{}").into_owned();
+        let shape = parameter.replace_all(path, "{}").into_owned();
         rules.must(!shapes.contains(&shape), path, "is there twice");
         shapes.push(shape);
         for (method, operation) in methods.as_object().unwrap() {
