@@ -225,7 +225,7 @@ fn examine(image: &Path, promised: &Promised<'_>, told: &str) -> HashMap<String,
     }
     if let Ok(account) = desk.account("acme") {
         assert_eq!(account.charged, seen.values().sum::<i64>(), "{told}");
-        let credits = desk.credits("acme", u32::MAX).unwrap();
+        let credits = desk.credits("acme", None, u32::MAX).unwrap();
         let credits: HashSet<&str> =
             credits.iter().filter_map(|credit| credit.reference.as_deref()).collect();
         assert!(promised.credits.is_subset(&credits), "{told}: a credit is lost");

@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 use rand::TryRng as _;
 use sha2::{Digest as _, Sha256};
 
+use super::previous_key::PreviousKeys;
 use super::{AccessKey, Account, AccountRules};
 use crate::limits::{LimitRegistry, LimitState, Scope};
 
@@ -273,6 +274,7 @@ pub struct Keys {
     access_keys: HashMap<Box<str>, AccessKey, foldhash::fast::RandomState>,
     /// Accounts that keys belong to or that have limits, by name. A list has a third of the size of a table.
     accounts: Box<[Arc<Account>]>,
+    previous: PreviousKeys,
 }
 
 /// Entry that is found by the hash inside the key: a table of pointers has a fifth of the size of a table of hashes.
@@ -300,9 +302,24 @@ impl Borrow<KeyHash> for ByHash {
 }
 
 impl Keys {
-    /// Adds a key. Returns the previous key with the same hash, if there was one.
+    /// Adds a key. Returns another key with the same hash, if there was one, or one that had it before its rotation.
     pub fn insert(&mut self, key: Key) -> Option<Arc<Key>> {
-        self.by_hash.replace(ByHash(Arc::new(key))).map(|before| before.0)
+        let rotated = self.previous.any(key.hash).cloned();
+        self.by_hash.replace(ByHash(Arc::new(key))).map(|before| before.0).or(rotated)
+    }
+
+    /// Adds an earlier text of a key, which is valid until a time in Unix seconds. Returns the name of the key that has this
+    /// text already, if there is one; it is then not added.
+    pub fn insert_previous(&mut self, hash: KeyHash, key: Arc<Key>, until: i64) -> Option<Arc<str>> {
+        match self.of_hash(hash) {
+            Some(other) => Some(other.name.clone()),
+            None => self.previous.insert(hash, key, until),
+        }
+    }
+
+    /// Returns the earlier texts of a key with the ends of their validity in Unix seconds, the latest end first.
+    pub fn previous(&self, name: &str) -> Vec<(KeyHash, i64)> {
+        self.previous.of(name)
     }
 
     /// Returns all keys, in no particular order.
@@ -313,6 +330,24 @@ impl Keys {
     /// Returns the key with this text; `None` if there is none.
     pub fn find(&self, text: &str) -> Option<&Arc<Key>> {
         self.by_hash.get(&KeyHash::of(text)).map(|key| &key.0)
+    }
+
+    /// Returns the key whose text this is, or was before a rotation and is still valid at `now`, in Unix seconds. `None` if
+    /// there is none.
+    pub fn find_at(&self, text: &str, now: i64) -> Option<&Arc<Key>> {
+        self.of_hash_at(KeyHash::of(text), now)
+    }
+
+    /// Returns the key whose text has this hash, or had it before a rotation and is still valid at `now`, in Unix seconds.
+    /// `None` if there is none.
+    pub fn of_hash_at(&self, hash: KeyHash, now: i64) -> Option<&Arc<Key>> {
+        self.of_hash(hash).or_else(|| self.previous.find(hash, now))
+    }
+
+    /// Returns whether a text is that of a key, or was before a rotation.
+    pub fn knows(&self, text: &str) -> bool {
+        let hash = KeyHash::of(text);
+        self.by_hash.contains(&hash) || self.previous.any(hash).is_some()
     }
 
     /// Returns the key with this hash; `None` if there is none.
@@ -335,11 +370,22 @@ impl Keys {
         self.access_keys.get(id)
     }
 
+    /// Returns the id of the access key of a key; `None` if it has none.
+    pub fn access_key_id(&self, name: &str) -> Option<&str> {
+        let mut all = self.access_keys.iter();
+        all.find(|(_, access)| *access.key.name == *name).map(|(id, _)| &**id)
+    }
+
     /// Sets the accounts: those of all keys, and those that have limits and no keys yet.
     pub fn set_accounts(&mut self, accounts: impl Iterator<Item = Arc<Account>>) {
         let mut accounts: Box<[Arc<Account>]> = accounts.collect();
         accounts.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         self.accounts = accounts;
+    }
+
+    /// Returns the accounts that files of keys name, ordered by name.
+    pub fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
+        self.accounts.iter()
     }
 
     /// Returns an account that a file of keys names; `None` if none does.
@@ -433,5 +479,22 @@ mod tests {
         assert_eq!(keys.find("c").unwrap().state(99), KeyState::Usable);
         assert_eq!(keys.find("c").unwrap().state(100), KeyState::Expired);
         assert!(keys.find("d").is_none());
+    }
+
+    #[test]
+    fn key_is_found_by_its_earlier_text_until_the_end_of_the_grace() {
+        let mut keys = Keys::default();
+        keys.insert(Key::new(KeyHash::of("new"), "alice", Arc::default()));
+        let key = keys.find("new").unwrap().clone();
+        assert_eq!(keys.insert_previous(KeyHash::of("old"), key.clone(), 100), None);
+        assert_eq!(keys.insert_previous(KeyHash::of("old"), key.clone(), 200).as_deref(), Some("alice"));
+        assert_eq!(keys.insert_previous(KeyHash::of("new"), key.clone(), 100).as_deref(), Some("alice"));
+        assert_eq!(keys.find_at("old", 99).map(|key| &*key.name), Some("alice"));
+        assert!(keys.find_at("old", 100).is_none() && keys.find_at("new", 100).is_some());
+        assert!(keys.find("old").is_none() && keys.knows("old") && !keys.knows("other"));
+        assert_eq!(keys.previous("alice"), [(KeyHash::of("old"), 100)]);
+        assert_eq!(keys.len(), 1, "an earlier text is no key of its own");
+        let other = keys.insert(Key::new(KeyHash::of("old"), "bob", Arc::default()));
+        assert_eq!(&*other.unwrap().name, "alice");
     }
 }

@@ -7,44 +7,35 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
 use hyper::body::Body;
-use tokio::sync::Semaphore;
+use parking_lot::Mutex;
 
 use super::PREFIX;
-use super::audit::{AuditEntry, AuditLog};
-use super::body::{AnswerBody, PieceWriter, pieces};
+use super::audit::AuditLog;
+use super::body::AnswerBody;
 use super::caller::{Caller, CallerSource, Callers, Peer};
+use super::capacity::Capacity;
 use super::control::GatewayControl;
 use super::drain_state::DrainState;
 use super::error::{AdminApiError, ErrorCode};
-use super::events::{EventFilter, EventStream, Topics};
-use super::exchange::{error_response, page, read_body, redirect, request_id, whole};
+use super::exchange::{error_response, read_body, request_id, whole};
 use super::fleet::GatewayIdentity;
 use super::ledger_pool::LedgerPool;
 use super::oidc::OidcClient;
 use super::origin;
-use super::playground_stream;
+use super::repeats::Repeats;
 use super::request::{ApiRequest, Link, match_path};
 use super::resources::playground;
 use super::resources::session::sign_in_cookie;
-use super::response::{AnswerContent, ApiResponse, WritePieces};
 use super::route_table::{AdminRoute, ROUTES};
 use super::schema;
 use super::session::{check_csrf, cookie, cookie_name};
+use super::throttle::LineLimit;
 use super::tls::AdminTls;
 use crate::config::{
-    self, AdminAccess, ConfigWriter, Environment, Reloader, Report, Settings, StoreSettings,
+    self, AdminAccess, ConfigWriter, Environment, FileHash, Reloader, Report, Settings, StoreSettings,
 };
 use crate::metrics::Metrics;
 use crate::metrics::live::LiveRequests;
-
-/// Concurrent operations; further ones get a 503. Operations run on threads of their own, of which there are fewer.
-const OPERATIONS: usize = 32;
-/// Concurrent streams of events.
-const STREAMS: usize = 32;
-/// Concurrent requests of the playground.
-const PLAYGROUND: usize = 4;
-/// Concurrent exports of usage.
-const EXPORTS: usize = 2;
 
 /// Constituents of the admin API.
 pub struct AdminApiParts {
@@ -79,14 +70,15 @@ pub struct AdminApi {
     metrics: Arc<Metrics>,
     /// Start of the process in Unix seconds.
     started: i64,
-    playground: Arc<Semaphore>,
     tls: Option<Arc<AdminTls>>,
     oidc: OidcClient,
     drained: DrainState,
     identity: GatewayIdentity,
-    operations: Semaphore,
-    streams: Arc<Semaphore>,
-    exports: Arc<Semaphore>,
+    capacity: Capacity,
+    refusals: LineLimit,
+    repeats: Repeats,
+    /// Versions of gateway.toml and admin.toml that are in effect. `None` for a file that does not exist.
+    fixed: Mutex<[Option<FileHash>; 2]>,
 }
 
 impl std::fmt::Debug for AdminApi {
@@ -95,11 +87,8 @@ impl std::fmt::Debug for AdminApi {
     }
 }
 
-type Answered = Result<Response<AnswerBody>, AdminApiError>;
-
-fn busy() -> AdminApiError {
-    AdminApiError::new(ErrorCode::Unavailable, "too many requests at a time").retry_after(1)
-}
+/// Answer of the API as HTTP.
+pub(super) type Answered = Result<Response<AnswerBody>, AdminApiError>;
 
 impl AdminApi {
     /// Creates the API.
@@ -110,6 +99,8 @@ impl AdminApi {
             parts.control.set_drained(&provider, &model, true);
         }
         let is_shared = matches!(parts.settings.store, StoreSettings::Valkey(_));
+        let files = [&parts.config_file, &parts.settings.admin_api.tokens];
+        let fixed = files.map(|path| config::file_hash(path));
         let api = AdminApi {
             drained,
             identity: GatewayIdentity::of(state, is_shared),
@@ -123,12 +114,12 @@ impl AdminApi {
             live: parts.live,
             metrics: parts.metrics,
             started: unix_now(),
-            playground: Arc::new(Semaphore::new(PLAYGROUND)),
             tls: parts.tls,
             oidc: OidcClient::new(),
-            operations: Semaphore::new(OPERATIONS),
-            streams: Arc::new(Semaphore::new(STREAMS)),
-            exports: Arc::new(Semaphore::new(EXPORTS)),
+            capacity: Capacity::new(),
+            refusals: LineLimit::default(),
+            repeats: Repeats::default(),
+            fixed: Mutex::new(fixed),
         };
         api.show_certificate();
         api
@@ -172,6 +163,33 @@ impl AdminApi {
 
     pub(super) fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    pub(super) fn shared_metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Returns gateway.toml and admin.toml with the versions that are in effect. `None` for a file that does not exist.
+    pub(super) fn fixed_files(&self) -> [(&'static str, &Path, Option<FileHash>); 2] {
+        let [gateway, tokens] = *self.fixed.lock();
+        [("gateway", &self.config_file, gateway), ("admin", &self.settings.admin_api.tokens, tokens)]
+    }
+
+    pub(super) fn refusals(&self) -> &LineLimit {
+        &self.refusals
+    }
+
+    pub(super) fn repeats(&self) -> &Repeats {
+        &self.repeats
+    }
+
+    pub(super) fn capacity(&self) -> &Capacity {
+        &self.capacity
+    }
+
+    /// Returns the host names under which pages may use the port.
+    pub(super) fn hosts(&self) -> &[String] {
+        &self.settings.admin_api.hosts
     }
 
     /// Returns the start of the process in Unix seconds.
@@ -221,7 +239,11 @@ impl AdminApi {
     pub fn reload_access(&self) -> Result<(), Report> {
         let mut report = Report::default();
         match config::load_admin_access(&self.settings.admin_api.tokens, &Environment) {
-            Ok(access) => self.callers.set_access(access),
+            Ok(access) => {
+                self.callers.set_access(access);
+                let [_, tokens] = &mut *self.fixed.lock();
+                *tokens = config::file_hash(&self.settings.admin_api.tokens);
+            }
             Err(faults) => report.merge(faults),
         }
         if let Some(Err(error)) = self.tls.as_ref().map(|tls| tls.reload()) {
@@ -229,34 +251,6 @@ impl AdminApi {
         }
         self.show_certificate();
         report.into_result()
-    }
-
-    /// Begins the line of the audit log for a request.
-    pub(super) fn audit_entry(
-        &self,
-        request: &ApiRequest,
-        action: &'static str,
-        object: String,
-    ) -> AuditEntry {
-        AuditEntry {
-            actor: request.caller.name.clone(),
-            role: request.caller.role.name(),
-            client: request.caller.address.map(|address| address.to_string()),
-            request_id: request.id.clone(),
-            action,
-            object,
-            ..AuditEntry::default()
-        }
-    }
-
-    /// Appends a line to the audit log. Returns its number.
-    ///
-    /// # Errors
-    /// Returns an error if the log cannot be written: the change must not take place then.
-    pub(super) fn record(&self, entry: &AuditEntry) -> Result<u64, AdminApiError> {
-        self.audit.append(entry).map_err(|error| {
-            AdminApiError::new(ErrorCode::Unavailable, format!("the audit log cannot be written: {error}"))
-        })
     }
 
     /// Answers a request.
@@ -300,16 +294,28 @@ impl AdminApi {
         let (head, body) = request.into_parts();
         let found = find(head.method.as_str(), head.uri.path());
         let is_page = matches!(&found, Ok((route, _)) if route.is_page());
-        origin::check(&head.uri, &head.headers, &self.settings.admin_api.hosts, is_page)?;
-        let (route, names) = found?;
-        let caller = self.identify(route, &head, peer, secure)?;
+        origin::check(&head.uri, &head.headers, self.hosts(), is_page)?;
+        let (route, names) = match found {
+            Err(error) if head.method == http::Method::OPTIONS && !error.allow.is_empty() => {
+                return options(&error.allow);
+            }
+            found => found?,
+        };
+        let caller = self.identify(route, &head, peer, secure).inspect_err(|error| {
+            let is_attempt = head.headers.contains_key(header::AUTHORIZATION);
+            if is_attempt && error.code == ErrorCode::Unauthenticated {
+                self.record_refused((head.uri.path(), route.id), Caller::unknown(peer), id, error);
+            }
+        })?;
         if caller.role < route.role {
             let message = format!(
                 "the operation needs the role {}; yours is {}",
                 route.role.name(),
                 caller.role.name()
             );
-            return Err(AdminApiError::new(ErrorCode::Forbidden, message));
+            let error = AdminApiError::new(ErrorCode::Forbidden, message);
+            self.record_refused((head.uri.path(), route.id), caller, id, &error);
+            return Err(error);
         }
         let query = head.uri.query().map(str::to_owned);
         check_query(route, query.as_deref())?;
@@ -336,9 +342,18 @@ impl AdminApi {
         };
         match route.answer {
             Some(answer) => {
-                let _permit = self.operations.try_acquire().map_err(|_| busy())?;
+                // An issuer of identities may be slow, which must not hold up other operations.
+                let place = match route.is_page() {
+                    true => self.capacity.sign_in()?,
+                    false => self.capacity.operation().await?,
+                };
                 let api = self.clone();
-                let answered = tokio::task::spawn_blocking(move || answer(&api, &request)).await;
+                let work = move || {
+                    // The caller may leave; the work goes on, and so does its place.
+                    let _place = place;
+                    answer(&api, &request)
+                };
+                let answered = tokio::task::spawn_blocking(work).await;
                 let failed = |_| AdminApiError::new(ErrorCode::Internal, "the operation failed");
                 self.respond(answered.map_err(failed)??)
             }
@@ -369,86 +384,6 @@ impl AdminApi {
         }
         Ok(caller)
     }
-
-    /// Turns an answer into HTTP.
-    fn respond(&self, answer: ApiResponse) -> Answered {
-        let mut response = match answer.content {
-            AnswerContent::Json(value) => {
-                let mut text = value.to_string();
-                text.push('\n');
-                whole("application/json", text)
-            }
-            AnswerContent::Text(media, text) => whole(media, text),
-            AnswerContent::Page(status, text) => page(status, text),
-            AnswerContent::Redirect(address) => redirect(&address)?,
-            AnswerContent::Pieces(media, name, write) => self.export(media, &name, write)?,
-        };
-        if let Some(etag) = answer.etag.and_then(|etag| HeaderValue::from_str(&format!("\"{etag}\"")).ok()) {
-            response.headers_mut().insert(header::ETAG, etag);
-        }
-        for cookie in answer.cookies {
-            let cookie = HeaderValue::try_from(cookie);
-            let wrong = |_| AdminApiError::new(ErrorCode::Internal, "a cookie cannot be sent");
-            response.headers_mut().append(header::SET_COOKIE, cookie.map_err(wrong)?);
-        }
-        Ok(response)
-    }
-
-    /// Starts a thread that writes an export as fast as its client reads.
-    fn export(&self, media: &'static str, name: &str, write: WritePieces) -> Answered {
-        let permit = self.exports.clone().try_acquire_owned().map_err(|_| busy())?;
-        let (sender, body) = pieces();
-        tokio::task::spawn_blocking(move || {
-            let _permit = permit;
-            let mut out = PieceWriter::new(sender);
-            let written = write(&mut out).and_then(|()| std::io::Write::flush(&mut out));
-            if let Err(error) = written
-                && error.kind() != std::io::ErrorKind::BrokenPipe
-            {
-                tracing::warn!(%error, "an export ended early");
-            }
-        });
-        let mut response = Response::new(body);
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
-        if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
-            headers.insert(header::CONTENT_DISPOSITION, value);
-        }
-        Ok(response)
-    }
-
-    /// Runs a request of the playground, whose response is a stream of events.
-    fn play(&self, request: &ApiRequest) -> Answered {
-        let asked = playground::read(request)?;
-        let permit = self.playground.clone().try_acquire_owned().map_err(|_| busy())?;
-        let unavailable = |reason| AdminApiError::new(ErrorCode::Unavailable, reason);
-        let parts = self.control.submit(asked).map_err(unavailable)?;
-        let (sender, body) = pieces();
-        tokio::spawn(async move {
-            let _permit = permit;
-            playground_stream::run(parts, sender).await;
-        });
-        let mut response = Response::new(body);
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        Ok(response)
-    }
-
-    /// Starts a stream of events.
-    fn listen(&self, request: &ApiRequest) -> Answered {
-        let topics = Topics::of(request)?;
-        let filter = EventFilter::of(request)?;
-        let permit = self.streams.clone().try_acquire_owned().map_err(|_| busy())?;
-        let (sender, body) = pieces();
-        let totals = Some((self.metrics.clone(), self.started));
-        let stream = EventStream::new(self.control.clone(), &self.live, totals, topics, filter);
-        tokio::spawn(async move {
-            let _permit = permit;
-            stream.run(sender).await;
-        });
-        let mut response = Response::new(body);
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        Ok(response)
-    }
 }
 
 /// Returns the route of a request, with the parameters of its path. `HEAD` is answered like `GET`.
@@ -468,9 +403,24 @@ fn find(method: &str, path: &str) -> Result<(&'static AdminRoute, Vec<String>), 
     if allow.is_empty() {
         return Err(unknown());
     }
+    if allow.contains(&"GET") {
+        allow.push("HEAD");
+    }
+    allow.push("OPTIONS");
     let allow = allow.join(", ");
     let error = AdminApiError::new(ErrorCode::MethodNotAllowed, format!("the methods of this path: {allow}"));
     Err(AdminApiError { allow, ..error })
+}
+
+/// Answers `OPTIONS` with the methods of a path. Pages of other origins are permitted none.
+fn options(allow: &str) -> Answered {
+    let mut response = whole("application/json", String::new());
+    *response.status_mut() = http::StatusCode::NO_CONTENT;
+    response.headers_mut().remove(header::CONTENT_TYPE);
+    if let Ok(allow) = HeaderValue::from_str(allow) {
+        response.headers_mut().insert(header::ALLOW, allow);
+    }
+    Ok(response)
 }
 
 /// Refuses unknown parameters: a misspelt filter would otherwise show everything.

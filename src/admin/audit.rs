@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,28 +22,28 @@ const TEXTS: u64 = 200;
 
 /// Line of the audit log, as its writer knows it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct AuditEntry {
-    /// Name of the caller.
-    pub(super) actor: String,
+pub struct AuditEntry {
+    /// Name of the caller: `token:NAME`, `oidc:NAME`, `uid:NUMBER`, `local`, `signal:NAME` or `watch`.
+    pub actor: String,
     /// Role of the caller.
-    pub(super) role: &'static str,
-    /// Address of the caller. `None` for a Unix socket.
-    pub(super) client: Option<String>,
-    /// Id of the request.
-    pub(super) request_id: String,
+    pub role: &'static str,
+    /// Address of the caller. `None` for a Unix socket, a command and a signal.
+    pub client: Option<String>,
+    /// Id of the request; empty for a command and a signal.
+    pub request_id: String,
     /// Operation: `key.update`.
-    pub(super) action: &'static str,
+    pub action: &'static str,
     /// Thing that is changed: `key/ci`.
-    pub(super) object: String,
+    pub object: String,
     /// Code of the error of a refused attempt. `None` for a change.
-    pub(super) refused: Option<&'static str>,
+    pub refused: Option<&'static str>,
     /// Further members: file, hashes, values before and afterwards.
-    pub(super) details: Map<String, Value>,
+    pub details: Map<String, Value>,
 }
 
 /// Audit log of a state folder. Nothing is created before the first line.
 #[derive(Debug)]
-pub(super) struct AuditLog {
+pub struct AuditLog {
     folder: PathBuf,
     end: Mutex<Option<LogEnd>>,
 }
@@ -59,8 +59,15 @@ struct LogEnd {
 }
 
 impl AuditLog {
-    pub(super) fn new(folder: &Path) -> Self {
+    /// Creates the log of a state folder.
+    pub fn new(folder: &Path) -> Self {
         AuditLog { folder: folder.to_owned(), end: Mutex::new(None) }
+    }
+
+    fn open(&self, path: &Path) -> io::Result<File> {
+        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+        belong_to(&file, &self.folder)?;
+        Ok(file)
     }
 
     fn file(&self, age: usize) -> PathBuf {
@@ -71,10 +78,10 @@ impl AuditLog {
     ///
     /// # Errors
     /// Returns the error of the operating system; the change must not take place then.
-    pub(super) fn append(&self, entry: &AuditEntry) -> io::Result<u64> {
+    pub fn append(&self, entry: &AuditEntry) -> io::Result<u64> {
         let mut end = self.end.lock();
-        std::fs::DirBuilder::new().recursive(true).mode(0o750).create(&self.folder)?;
-        let mut file = open(&self.file(0))?;
+        create_folder(&self.folder, 0o750)?;
+        let mut file = self.open(&self.file(0))?;
         // Another process may write too: one that takes over from this one.
         file.lock()?;
         let size = file.metadata()?.len();
@@ -90,7 +97,7 @@ impl AuditLog {
                     _ => {}
                 }
             }
-            file = open(&self.file(0))?;
+            file = self.open(&self.file(0))?;
             last.size = 0;
         }
         let number = last.next;
@@ -171,13 +178,18 @@ impl AuditLog {
     ///
     /// # Errors
     /// Returns the error of the operating system.
-    pub(super) fn store_text(&self, number: u64, text: &str) -> io::Result<()> {
+    pub fn store_text(&self, number: u64, text: &str) -> io::Result<()> {
         let folder = self.folder.join("history");
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        create_folder(&folder, 0o700)?;
         let path = |number: u64| folder.join(format!("{number}.toml"));
         let mut options = OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path(number))?;
+        belong_to(&file, &self.folder)?;
         file.write_all(text.as_bytes())?;
+        // The change takes place afterwards, and must be one that can be undone, also after a power failure.
+        file.sync_all()?;
+        File::open(&folder)?.sync_all()?;
+        File::open(&self.folder)?.sync_all()?;
         if let Some(old) = number.checked_sub(TEXTS) {
             let _ = std::fs::remove_file(path(old));
         }
@@ -195,8 +207,30 @@ pub(super) fn file_of(folder: &Path, age: usize) -> PathBuf {
     folder.join(if age == 0 { "audit.jsonl".to_owned() } else { format!("audit.{age}.jsonl") })
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
+/// Creates a folder and those above it, with the owner of the nearest one that exists.
+fn create_folder(folder: &Path, mode: u32) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
+    if let Some(above) = above {
+        create_folder(above, 0o750)?;
+    }
+    match std::fs::DirBuilder::new().mode(mode).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    belong_to(&File::open(folder)?, above.unwrap_or(Path::new(".")))
+}
+
+/// Gives what root has created to the owner of the folder: a command of root must leave no log that the gateway cannot write.
+fn belong_to(file: &File, folder: &Path) -> io::Result<()> {
+    let (owner, now) = (std::fs::metadata(folder)?, file.metadata()?);
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root || (now.uid(), now.gid()) == (owner.uid(), owner.gid()) {
+        return Ok(());
+    }
+    std::os::unix::fs::fchown(file, Some(owner.uid()), Some(owner.gid()))
 }
 
 /// Returns the number of a line, which is its first member.

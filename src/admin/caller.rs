@@ -40,8 +40,8 @@ impl Peer {
 /// How a caller is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CallerSource {
-    /// By the token of the request.
-    Token,
+    /// By the token of the request, which has this hash.
+    Token(KeyHash),
     /// By the cookie of a session.
     Session(SessionView),
     /// By the user of the process on the Unix socket.
@@ -59,7 +59,7 @@ impl CallerSource {
     /// Returns the name.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            CallerSource::Token => "token",
+            CallerSource::Token(_) => "token",
             CallerSource::Session(_) => "session",
             CallerSource::Socket => "socket",
             CallerSource::Local => "local",
@@ -152,14 +152,18 @@ impl Callers {
     /// # Errors
     /// Returns the error of a wrong token, or of an address that has sent too many of them.
     pub(super) fn of_token(&self, token: Option<&str>, peer: Peer) -> Result<Caller, AdminApiError> {
-        let (counted, now) = self.check_attempts(peer)?;
-        let token = token.filter(|token| token.len() <= LONGEST_TOKEN);
-        let found =
-            token.and_then(|token| self.find(KeyHash::of(token), peer.address(), CallerSource::Token));
-        found.ok_or_else(|| {
-            self.throttle.count(counted, now);
-            AdminApiError::new(ErrorCode::Unauthenticated, "the token is not valid")
-        })
+        let hash = token.filter(|token| token.len() <= LONGEST_TOKEN).map(KeyHash::of);
+        let found = hash.and_then(|hash| self.find(hash, peer.address(), CallerSource::Token(hash)));
+        // Only wrong tokens are limited: others at the same address would else lock out who has a right one. It cannot be
+        // guessed, with a limit or without.
+        match found {
+            Some(caller) => Ok(caller),
+            None => {
+                let attempt = self.check_attempts(peer)?;
+                self.count_failure(attempt);
+                Err(AdminApiError::new(ErrorCode::Unauthenticated, "the token is not valid"))
+            }
+        }
     }
 
     /// Returns the address as which attempts of a peer count.
@@ -181,6 +185,24 @@ impl Callers {
     /// Counts a failed attempt to sign in.
     pub(super) fn count_failure(&self, (counted, now): (IpAddr, Instant)) {
         self.throttle.count(counted, now);
+    }
+
+    /// Returns whether a caller still has a role, for an answer that goes on: a token may have expired or been disabled, a
+    /// session may have ended. This is no request of a session, whose idle time goes on.
+    pub(super) fn still_has(&self, caller: &Caller, role: AdminRole) -> bool {
+        let of_token =
+            |hash| self.find(hash, caller.address, caller.source.clone()).map(|caller| caller.role);
+        let current = match &caller.source {
+            CallerSource::Token(hash) => of_token(*hash),
+            CallerSource::Session(view) => match self.sessions.holder(view.id, Instant::now()) {
+                Some(SessionHolder::Token(hash)) => of_token(hash),
+                Some(SessionHolder::Identity { role, .. }) => Some(role),
+                None => None,
+            },
+            CallerSource::Socket | CallerSource::Local => Some(caller.role),
+            CallerSource::Unknown => None,
+        };
+        current.is_some_and(|current| current >= role)
     }
 
     fn of_session(&self, id: &str, peer: Peer) -> Option<Caller> {
@@ -284,8 +306,9 @@ mod tests {
         for _ in 0..10 {
             assert_eq!(with("wrong").unwrap_err().code, ErrorCode::Unauthenticated);
         }
-        let refused = with("right").unwrap_err();
+        let refused = with("wrong").unwrap_err();
         assert_eq!((refused.code, refused.retry_after.is_some()), (ErrorCode::RateLimited, true));
+        assert!(with("right").is_ok(), "wrong tokens at an address lock out no right one");
     }
 
     #[test]
@@ -311,8 +334,12 @@ mod tests {
         assert_eq!(of(&id, true), None, "the cookie of TLS counts over TLS only");
         callers.set_access(access("ops"));
         assert!(of(&id, false).is_some(), "nothing has changed");
+        let caller = of(&id, false).unwrap();
+        assert!(callers.still_has(&caller, AdminRole::Operate));
+        assert!(!callers.still_has(&caller, AdminRole::Admin));
         callers.set_access(access("other"));
         assert_eq!(of(&id, false), None);
+        assert!(!callers.still_has(&caller, AdminRole::Read), "the session has ended");
         let person = SessionHolder::Identity { name: "oidc:anna".to_owned(), role: AdminRole::Read };
         assert_eq!(of(&begin(person), false).unwrap().name, "oidc:anna");
         assert_eq!(of(&begin(SessionHolder::Token(KeyHash::of("unknown"))), false), None);

@@ -140,6 +140,9 @@ pub trait GatewayControl: Send + Sync + 'static {
     /// name.
     fn limits_in_use(&self, scope: Scope, name: &str) -> Option<LimitUse>;
 
+    /// Calls `visit` with the limits of each key and account that has some, with what is used of them.
+    fn each_limit_in_use(&self, visit: &mut dyn FnMut(Scope, &str, LimitUse));
+
     /// Drains a target in all models, or ends that. Returns false if nothing changes.
     fn set_drained(&self, provider: &str, model: &str, drained: bool) -> bool;
 

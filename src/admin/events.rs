@@ -8,17 +8,17 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::api::AdminApi;
 use super::body::WRITE_TIMEOUT;
-use super::control::GatewayControl;
 use super::error::AdminApiError;
 use super::request::ApiRequest;
 use super::resources::targets;
 use super::resources::totals::totals_json;
 use crate::metrics::Metrics;
-use crate::metrics::live::{LiveEvent, LiveListener, LiveRequests};
+use crate::metrics::live::{LiveEvent, LiveListener};
 use crate::wire::path::query_values;
 
-/// Time between two looks at targets and totals.
+/// Time between two looks at the caller, targets and totals.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Silence after which a comment is sent, so that idle time-outs do not close the stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -117,7 +117,7 @@ impl EventFilter {
 
 /// Targets of the gateway with their last known states.
 struct TargetStates {
-    control: Arc<dyn GatewayControl>,
+    api: Arc<AdminApi>,
     /// States by provider and model.
     known: BTreeMap<String, Value>,
 }
@@ -131,26 +131,31 @@ pub(super) struct EventStream {
     targets: Option<TargetStates>,
     /// Metrics whose totals are sent, with the start of the process in Unix seconds. `None` if they are not.
     totals: Option<(Arc<Metrics>, i64)>,
+    /// Returns whether the caller may still see the events.
+    may_listen: MayListen,
 }
+
+/// Check of the caller of a stream.
+pub(super) type MayListen = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl EventStream {
     pub(super) fn new(
-        control: Arc<dyn GatewayControl>,
-        live: &Arc<LiveRequests>,
+        api: &Arc<AdminApi>,
         totals: Option<(Arc<Metrics>, i64)>,
-        topics: Topics,
-        filter: EventFilter,
+        (topics, filter): (Topics, EventFilter),
+        may_listen: MayListen,
     ) -> Self {
         EventStream {
             topics,
             filter,
-            requests: (topics.requests || topics.starts).then(|| live.listen()),
-            targets: topics.targets.then(|| TargetStates { control, known: BTreeMap::new() }),
+            may_listen,
+            requests: (topics.requests || topics.starts).then(|| api.live().listen()),
+            targets: topics.targets.then(|| TargetStates { api: api.clone(), known: BTreeMap::new() }),
             totals: totals.filter(|_| topics.totals),
         }
     }
 
-    /// Sends events until the client leaves or the gateway ends.
+    /// Sends events until the client leaves, its caller may not see them any more, or the gateway ends.
     pub(super) async fn run(mut self, sender: mpsc::Sender<Bytes>) {
         // The head of the answer leaves with the first piece.
         let mut text = b": model-gateway\n\n".to_vec();
@@ -171,7 +176,10 @@ impl EventStream {
                     self.push(event, &mut text);
                     self.gather(&mut text).await;
                 }
-                _ = look.tick(), if self.targets.is_some() || self.totals.is_some() => {
+                _ = look.tick() => {
+                    if !(self.may_listen)() {
+                        return;
+                    }
                     self.changed_targets(&mut text);
                     if let Some((metrics, started)) = &self.totals {
                         push_event(&mut text, "totals", &totals_json(metrics, *started).to_string());
@@ -208,9 +216,9 @@ impl EventStream {
 
     /// Adds an event for each target whose state has changed since the last look; at first for each target.
     fn changed_targets(&mut self, text: &mut Vec<u8>) {
-        let Some(TargetStates { control, known }) = &mut self.targets else { return };
+        let Some(TargetStates { api, known }) = &mut self.targets else { return };
         let mut now = BTreeMap::new();
-        for (name, target) in targets::list(&**control) {
+        for (name, target) in targets::list(api) {
             let state = target.get("state").cloned().unwrap_or_default();
             if known.get(&name) != Some(&state) {
                 push_event(text, "target", &target.to_string());
@@ -239,6 +247,7 @@ fn push_event(text: &mut Vec<u8>, name: &str, data: &str) {
 mod tests {
     use super::*;
     use crate::metrics::access_log::Line;
+    use crate::metrics::live::LiveRequests;
 
     /// A console whose browser does not read: what waits for it is bounded, and what is lost is counted.
     #[tokio::test]
@@ -247,8 +256,14 @@ mod tests {
         let live = Arc::new(LiveRequests::default());
         let topics = Topics { requests: true, starts: false, targets: false, totals: false };
         let requests = Some(live.listen());
-        let stream =
-            EventStream { topics, filter: EventFilter::default(), requests, targets: None, totals: None };
+        let stream = EventStream {
+            topics,
+            filter: EventFilter::default(),
+            requests,
+            targets: None,
+            totals: None,
+            may_listen: Box::new(|| true),
+        };
         let (sender, mut received) = mpsc::channel(4);
         let task = tokio::spawn(stream.run(sender));
         // Far more than the stream takes until it waits for its reader.

@@ -20,20 +20,34 @@ use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
-use tokio::sync::Semaphore;
 
 use super::PREFIX;
 use super::api::AdminApi;
 use super::body::AnswerBody;
 use super::caller::Peer;
+use super::connection::{FIRST_REQUEST, Place, Places};
 use super::console;
 use super::fleet::announce;
+use super::origin::check_browser;
+use super::resources::targets;
 use crate::metrics::Metrics;
 
 /// Time-out for a request head on the admin port.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Concurrent connections. Each has at most a head and a body in memory.
+const HEADER_TIMEOUT: Duration = FIRST_REQUEST;
+/// Concurrent TCP connections. Each has at most a head and a body in memory.
 const CONNECTIONS: usize = 256;
+/// Concurrent connections to the Unix socket, which those over TCP do not take away.
+const SOCKET_CONNECTIONS: usize = 64;
+/// Further TCP connections, for health and metrics only, while all others are being answered.
+const RESERVED: usize = 16;
+/// Time between two pings of an HTTP/2 connection, and for the answer.
+const PING: Duration = Duration::from_secs(20);
+/// Time for a connection that ends to send what is left.
+const GOODBYE: Duration = Duration::from_secs(1);
+/// Time between two looks at drained targets that are to be resumed.
+const RESUME_EVERY: Duration = Duration::from_secs(1);
+/// Paths that are served on a reserved connection.
+const HEALTH: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/status"];
 /// Concurrent streams of an HTTP/2 connection.
 const H2_STREAMS: u32 = 32;
 /// Mode of the Unix socket: its user and group may connect. Others of the group need a token.
@@ -90,81 +104,133 @@ struct Shared {
 /// Serves the admin port until the future is dropped.
 pub async fn serve(listener: &AdminListener, metrics: Arc<Metrics>, api: Arc<AdminApi>) {
     let shared = Arc::new(Shared { api, metrics, scrape: Mutex::new(()) });
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
     // Ends with this function, which may be called again.
     let mut background = tokio::task::JoinSet::new();
     if shared.api.is_in_fleet() {
         background.spawn(announce(shared.api.clone()));
     }
+    background.spawn(resume_targets(shared.api.clone()));
+    tokio::join!(serve_tcp(&listener.tcp, &shared), async {
+        if let Some(socket) = &listener.socket {
+            serve_socket(socket, &shared).await;
+        }
+    });
+}
+
+async fn serve_tcp(listener: &TcpListener, shared: &Arc<Shared>) {
+    let (places, reserved) = (Places::new(CONNECTIONS), Places::new(RESERVED));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let shared = shared.clone();
-        let accepted = tokio::select! {
-            tcp = listener.tcp.accept() => match tcp {
-                Ok((stream, address)) => {
-                    let peer = Peer::Address(address.ip());
-                    tokio::spawn(async move {
-                        match shared.api.tls().cloned() {
-                            None => connection(stream, peer, false, shared).await,
-                            Some(tls) => if let Some(stream) = tls.accept(stream).await {
-                                connection(stream, peer, true, shared).await;
-                            }
-                        }
-                        drop(place);
-                    });
-                    true
-                }
-                Err(_) => false,
-            },
-            unix = accept(listener.socket.as_ref()) => match unix {
-                Ok(stream) => {
-                    let user = stream.peer_cred().ok().map(|credentials| credentials.uid());
-                    tokio::spawn(async move { connection(stream, Peer::User(user), false, shared).await; drop(place) });
-                    true
-                }
-                Err(_) => false,
-            },
+        let Ok((stream, address)) = listener.accept().await else {
+            pause().await;
+            continue;
         };
-        if !accepted {
-            // Out of file descriptors: wait until other connections end instead of spinning.
-            tokio::time::sleep(Duration::from_millis(100)).await;
+        let usual = places.take().map(|place| (place, false));
+        // Beyond the reserve, the connection is closed.
+        let Some((place, is_reserved)) = usual.or_else(|| Some((reserved.take()?, true))) else { continue };
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            let peer = ConnectionPeer { peer: Peer::Address(address.ip()), secure: false, is_reserved };
+            match shared.api.tls().cloned() {
+                None => connection(stream, peer, place, shared).await,
+                Some(tls) => {
+                    let stream = tokio::select! {
+                        stream = tls.accept(stream) => stream,
+                        () = place.activity().is_over() => None,
+                    };
+                    if let Some(stream) = stream {
+                        connection(stream, ConnectionPeer { secure: true, ..peer }, place, shared).await;
+                    }
+                }
+            }
+        });
+    }
+}
+
+async fn serve_socket(listener: &UnixListener, shared: &Arc<Shared>) {
+    let places = Places::new(SOCKET_CONNECTIONS);
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            pause().await;
+            continue;
+        };
+        let Some(place) = places.take() else { continue };
+        let user = stream.peer_cred().ok().map(|credentials| credentials.uid());
+        let peer = ConnectionPeer { peer: Peer::User(user), secure: false, is_reserved: false };
+        tokio::spawn(connection(stream, peer, place, shared.clone()));
+    }
+}
+
+/// Resumes drained targets when their time is over.
+async fn resume_targets(api: Arc<AdminApi>) {
+    let mut look = tokio::time::interval(RESUME_EVERY);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        look.tick().await;
+        if api.drained().has_ends() {
+            let api = api.clone();
+            let _ = tokio::task::spawn_blocking(move || targets::resume_over(&api)).await;
         }
     }
 }
 
-async fn accept(socket: Option<&UnixListener>) -> std::io::Result<tokio::net::UnixStream> {
-    match socket {
-        Some(socket) => socket.accept().await.map(|(stream, _)| stream),
-        None => std::future::pending().await,
-    }
+/// Out of file descriptors: waits until other connections end instead of spinning.
+async fn pause() {
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+/// Who is at the other end of a connection, and what the connection is for.
+#[derive(Clone, Copy)]
+struct ConnectionPeer {
+    peer: Peer,
+    /// Whether the connection has TLS.
+    secure: bool,
+    /// Whether it has a reserved place, for health and metrics only.
+    is_reserved: bool,
 }
 
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Peer,
-    secure: bool,
+    peer: ConnectionPeer,
+    place: Place,
     shared: Arc<Shared>,
 ) {
+    let activity = place.activity().clone();
     let service = service_fn(move |request| {
-        let shared = shared.clone();
-        async move { Ok::<_, Infallible>(answer(request, peer, secure, &shared).await) }
+        let (shared, guard) = (shared.clone(), activity.request());
+        async move {
+            let response = answer(request, peer, &shared).await;
+            Ok::<_, Infallible>(response.map(|body| guard.answer(body)))
+        }
     });
     let mut server = auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     server.http2().timer(TokioTimer::new()).max_concurrent_streams(H2_STREAMS);
+    server.http2().keep_alive_interval(PING).keep_alive_timeout(PING);
     // A client that disconnects early needs no handling.
-    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+    let mut served = std::pin::pin!(server.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        _ = served.as_mut() => return,
+        () = place.activity().is_over() => {}
+    }
+    served.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(GOODBYE, served).await;
 }
 
 async fn answer(
     request: Request<Incoming>,
-    peer: Peer,
-    secure: bool,
+    ConnectionPeer { peer, secure, is_reserved }: ConnectionPeer,
     shared: &Shared,
 ) -> Response<AnswerBody> {
     let path = request.uri().path();
+    if is_reserved && !HEALTH.contains(&path) {
+        let busy = "too many connections are being answered\n".to_owned();
+        return text(StatusCode::SERVICE_UNAVAILABLE, "text/plain", busy);
+    }
     if path.strip_prefix(PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
         return shared.api.clone().serve(request, peer, secure).await;
+    }
+    if let Err(error) = check_browser(request.uri(), request.headers(), shared.api.hosts()) {
+        return text(error.code.row().1, "text/plain", format!("{error}\n"));
     }
     if shared.api.has_console()
         && let Some(response) = console::answer(&request)

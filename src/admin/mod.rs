@@ -10,11 +10,14 @@
 //! [`GatewayControl`]. Here must not live: what a change of the configuration means (`config`), balances (`ledger`), and
 //! anything that a request of a client passes.
 
+mod answers;
 mod api;
 mod audit;
 mod audit_check;
 mod body;
 mod caller;
+mod capacity;
+mod connection;
 mod console;
 mod control;
 mod drain_state;
@@ -28,6 +31,8 @@ mod oidc;
 mod openapi;
 mod origin;
 mod playground_stream;
+mod recording;
+mod repeats;
 mod request;
 mod resources;
 mod response;
@@ -39,7 +44,9 @@ mod throttle;
 mod tls;
 
 pub use api::{AdminApi, AdminApiParts};
+pub use audit::{AuditEntry, AuditLog};
 pub use audit_check::{AuditFault, AuditSummary, verify_audit};
+pub use capacity::BLOCKING_THREADS;
 pub use control::{
     ExplainRequest, ExplainedTarget, Explanation, GatewayControl, LimitUse, PlaygroundPart,
     PlaygroundRequest, ProviderCheck,

@@ -83,6 +83,14 @@ fn operation(route: &AdminRoute) -> Value {
             "schema": { "type": "string" },
         }));
     }
+    if ["createKey", "rotateKey", "creditAccount"].contains(&route.id) {
+        parameters.push(json!({
+            "name": "idempotency-key",
+            "in": "header",
+            "description": "Text by which a repeated request is known: it has no effect a second time.",
+            "schema": { "type": "string" },
+        }));
+    }
     let mut operation = json!({
         "operationId": route.id,
         "summary": route.text,
@@ -96,11 +104,14 @@ fn operation(route: &AdminRoute) -> Value {
     if let Some(operation) = operation.as_object_mut() {
         let body = match route.body {
             BodyType::None => None,
-            BodyType::Object(record) => Some(reference(record.name)),
-            BodyType::Entry(kind) => Some(reference(entry_name(kind))),
+            BodyType::Object(record) => {
+                Some((reference(record.name), record.members.iter().any(|member| member.required)))
+            }
+            BodyType::Entry(kind) => Some((reference(entry_name(kind)), true)),
         };
-        if let Some(schema) = body {
-            let body = json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+        if let Some((schema, required)) = body {
+            let body =
+                json!({ "required": required, "content": { "application/json": { "schema": schema } } });
             operation.insert("requestBody".to_owned(), body);
         }
         if route.is_open {
@@ -110,7 +121,7 @@ fn operation(route: &AdminRoute) -> Value {
         if route.role == AdminRole::Read {
             return Value::Object(std::mem::take(operation));
         }
-        operation.insert("security".to_owned(), json!([{ "token": [] }]));
+        operation.insert("security".to_owned(), json!([{ "token": [] }, { "session": [] }]));
     }
     operation
 }

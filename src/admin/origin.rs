@@ -27,16 +27,9 @@ pub(super) fn check(
     is_page: bool,
 ) -> Result<(), AdminApiError> {
     let text = |name| headers.get(name).map(|value: &http::HeaderValue| value.to_str().unwrap_or("\u{0}"));
-    if headers.get_all(header::HOST).iter().count() > 1 {
-        return Err(AdminApiError::new(ErrorCode::Invalid, "the request has several host headers"));
-    }
-    // HTTP/2 has the host in the URI.
-    let host = uri.authority().map(http::uri::Authority::as_str).or_else(|| text(header::HOST));
-    let Some(host) = host else { return Err(forbidden("the request names no host")) };
+    let host = host(uri, headers)?;
     if !is_known(name_of(host), hosts) {
-        let message =
-            format!("the host {:?} is not known; name it in admin.hosts of gateway.toml", name_of(host));
-        return Err(forbidden(message));
+        return Err(unknown_host(host));
     }
     match text(header::HeaderName::from_static("sec-fetch-site")) {
         None | Some("same-origin" | "none") => {}
@@ -50,6 +43,43 @@ pub(super) fn check(
         }
         Some(_) => Err(forbidden("requests of pages of another origin are refused")),
     }
+}
+
+/// Headers of which a browser sends at least one, also with a request of a page to its own origin over HTTP, and a scraper
+/// or a probe none. A page can give `accept-language` another value, but not remove it.
+const OF_BROWSERS: [&str; 5] =
+    ["sec-fetch-site", "sec-fetch-mode", "origin", "accept-language", "upgrade-insecure-requests"];
+
+/// Refuses a request of a browser that names an unknown host, for the paths that scrapers and probes read under any name.
+/// By DNS rebinding, a page of another origin could otherwise read the answers.
+///
+/// # Errors
+/// Returns the error of a request that is refused.
+pub(super) fn check_browser(uri: &Uri, headers: &HeaderMap, hosts: &[String]) -> Result<(), AdminApiError> {
+    let agent =
+        headers.get(header::USER_AGENT).is_some_and(|agent| agent.as_bytes().starts_with(b"Mozilla/"));
+    if !agent && !OF_BROWSERS.iter().any(|name| headers.contains_key(*name)) {
+        return Ok(());
+    }
+    let host = host(uri, headers)?;
+    if is_known(name_of(host), hosts) { Ok(()) } else { Err(unknown_host(host)) }
+}
+
+/// Returns the host that a request names. HTTP/2 has it in the URI.
+///
+/// # Errors
+/// Returns the error of a request with several hosts or none.
+fn host<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Result<&'r str, AdminApiError> {
+    if headers.get_all(header::HOST).iter().count() > 1 {
+        return Err(AdminApiError::new(ErrorCode::Invalid, "the request has several host headers"));
+    }
+    let of_header = || Some(headers.get(header::HOST)?.to_str().unwrap_or("\u{0}"));
+    let host = uri.authority().map(http::uri::Authority::as_str).or_else(of_header);
+    host.ok_or_else(|| forbidden("the request names no host"))
+}
+
+fn unknown_host(host: &str) -> AdminApiError {
+    forbidden(format!("the host {:?} is not known; name it in admin.hosts of gateway.toml", name_of(host)))
 }
 
 /// Returns a host without its port.

@@ -68,3 +68,76 @@ impl AdminRoute {
         matches!(self.answers, AnswerType::Page)
     }
 }
+
+/// Cursor of a page.
+pub(super) const CURSOR: Parameter =
+    parameter("cursor", "Cursor of the page, from `next_cursor` of the page before.");
+/// Size of a page.
+pub(super) const LIMIT: Parameter = parameter("limit", "Size of the page, at most 1000.");
+const DRY_RUN: Parameter = Parameter {
+    name: "dry_run",
+    values: &["true", "false"],
+    text: "Checks the change and does not apply it.",
+};
+const PAGE: &[Parameter] = &[LIMIT, CURSOR];
+const CHANGE: &[Parameter] = &[DRY_RUN];
+/// No parameters.
+pub(super) const NONE: &[Parameter] = &[];
+
+/// Describes a parameter of any text.
+pub(super) const fn parameter(name: &'static str, text: &'static str) -> Parameter {
+    Parameter { name, values: &[], text }
+}
+
+/// Describes a route that reads a document.
+pub(super) const fn get(
+    path: &'static str,
+    id: &'static str,
+    text: &'static str,
+    of: &'static Record,
+    answer: OperationFn,
+) -> AdminRoute {
+    let answers = AnswerType::Json(of);
+    let (method, role, body) = ("GET", AdminRole::Read, BodyType::None);
+    AdminRoute {
+        method,
+        path,
+        role,
+        is_open: false,
+        id,
+        text,
+        query: NONE,
+        body,
+        answers,
+        answer: Some(answer),
+    }
+}
+
+/// Gives a route the parameters of pages.
+pub(super) const fn page(route: AdminRoute) -> AdminRoute {
+    AdminRoute { query: PAGE, ..route }
+}
+
+/// Describes a route that changes something.
+pub(super) const fn act(
+    method: &'static str,
+    path: &'static str,
+    role: AdminRole,
+    (id, text): (&'static str, &'static str),
+    (body, of): (BodyType, &'static Record),
+    answer: OperationFn,
+) -> AdminRoute {
+    let answers = AnswerType::Json(of);
+    AdminRoute {
+        method,
+        path,
+        role,
+        is_open: false,
+        id,
+        text,
+        query: CHANGE,
+        body,
+        answers,
+        answer: Some(answer),
+    }
+}

@@ -5,83 +5,18 @@ use super::resources::{
     accounts, audit, change, config, explain, fleet, instance, keys, limits, models, playground, providers,
     session, targets, totals, usage,
 };
-use super::route::OperationFn;
 pub(super) use super::route::{AdminRoute, AnswerType, Parameter};
-use super::schema::{BodyType, Record};
+use super::route::{CURSOR, LIMIT, NONE, act, get, page, parameter};
+use super::schema::BodyType;
 use crate::account::AdminRole;
 use crate::config::EntryKind;
 
-const fn parameter(name: &'static str, text: &'static str) -> Parameter {
-    Parameter { name, values: &[], text }
-}
-
-const CURSOR: Parameter = parameter("cursor", "Cursor of the page, from `next_cursor` of the page before.");
-const LIMIT: Parameter = parameter("limit", "Size of the page, at most 1000.");
 const FORMAT: Parameter = Parameter { name: "format", values: &usage::FORMATS, text: "Form of the answer." };
-const DRY_RUN: Parameter = Parameter {
-    name: "dry_run",
-    values: &["true", "false"],
-    text: "Checks the change and does not apply it.",
-};
 const FROM: Parameter = parameter("from", "First day or month, UTC; by default the first day of this month.");
 const TO: Parameter = parameter("to", "Last day or month, UTC; by default today.");
 const ACCOUNT: Parameter = parameter("account", "Only this account; empty for keys without one.");
 const KEY: Parameter = parameter("key", "Only this key.");
 const MODEL: Parameter = parameter("model", "Only this model, as clients name it.");
-const PAGE: &[Parameter] = &[LIMIT, CURSOR];
-const CHANGE: &[Parameter] = &[DRY_RUN];
-const NONE: &[Parameter] = &[];
-
-const fn get(
-    path: &'static str,
-    id: &'static str,
-    text: &'static str,
-    of: &'static Record,
-    answer: OperationFn,
-) -> AdminRoute {
-    let answers = AnswerType::Json(of);
-    let (method, role, body) = ("GET", AdminRole::Read, BodyType::None);
-    AdminRoute {
-        method,
-        path,
-        role,
-        is_open: false,
-        id,
-        text,
-        query: NONE,
-        body,
-        answers,
-        answer: Some(answer),
-    }
-}
-
-const fn page(route: AdminRoute) -> AdminRoute {
-    AdminRoute { query: PAGE, ..route }
-}
-
-/// Route that changes something.
-const fn act(
-    method: &'static str,
-    path: &'static str,
-    role: AdminRole,
-    (id, text): (&'static str, &'static str),
-    (body, of): (BodyType, &'static Record),
-    answer: OperationFn,
-) -> AdminRoute {
-    let answers = AnswerType::Json(of);
-    AdminRoute {
-        method,
-        path,
-        role,
-        is_open: false,
-        id,
-        text,
-        query: CHANGE,
-        body,
-        answers,
-        answer: Some(answer),
-    }
-}
 
 /// All routes.
 pub(super) static ROUTES: &[AdminRoute] = &[
@@ -189,7 +124,7 @@ pub(super) static ROUTES: &[AdminRoute] = &[
             config::read,
         )
     },
-    get("/config/files", "configFiles", "Files of routes and keys.", &config::FILES, config::files),
+    get("/config/files", "configFiles", "Files of the configuration.", &config::FILES, config::files),
     AdminRoute {
         method: "POST",
         body: BodyType::Object(&config::TEXTS),
@@ -244,9 +179,9 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         AdminRole::Admin,
         (
             "rotateKey",
-            "Gives a key a new text, which is in the answer, once. The old one is refused from then on.",
+            "Gives a key a new text, which is in the answer, once. The old one is refused from then on, or after a grace period.",
         ),
-        (BodyType::None, &change::CHANGE),
+        (BodyType::Object(&keys::ROTATION), &change::CHANGE),
         keys::rotate,
     ),
     get(
@@ -256,45 +191,52 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         &limits::LIMITS_IN_USE,
         limits::of_key,
     ),
+    AdminRoute {
+        query: &[
+            parameter("over", "Only limits of which at least this share is used, such as 0.8."),
+            parameter("limit", "Number of limits, at most 1000."),
+        ],
+        ..get(
+            "/limits",
+            "limits",
+            "Limits of all keys and accounts, those of which most is used first.",
+            &limits::LIMIT_ROWS,
+            limits::list,
+        )
+    },
     page(get("/accounts", "accounts", "Accounts.", &accounts::ACCOUNTS, accounts::list)),
-    AdminRoute {
-        query: NONE,
-        ..act(
-            "POST",
-            "/accounts",
-            AdminRole::Admin,
-            ("createAccount", "Creates an account."),
-            (BodyType::Object(&accounts::NEW_ACCOUNT), &accounts::ACCOUNT),
-            accounts::create,
-        )
-    },
+    act(
+        "POST",
+        "/accounts",
+        AdminRole::Admin,
+        ("createAccount", "Creates an account."),
+        (BodyType::Object(&accounts::NEW_ACCOUNT), &accounts::ACCOUNT),
+        accounts::create,
+    ),
     get("/accounts/{name}", "account", "Account.", &accounts::ACCOUNT, accounts::read),
-    AdminRoute {
-        query: NONE,
-        ..act(
-            "PATCH",
-            "/accounts/{name}",
-            AdminRole::Admin,
-            ("updateAccount", "Enables, disables or limits an account."),
-            (BodyType::Object(&accounts::ACCOUNT_PATCH), &accounts::ACCOUNT),
-            accounts::update,
-        )
-    },
-    AdminRoute {
-        query: &[LIMIT],
-        ..get("/accounts/{name}/credits", "credits", "Latest credits.", &accounts::CREDITS, accounts::credits)
-    },
-    AdminRoute {
-        query: NONE,
-        ..act(
-            "POST",
-            "/accounts/{name}/credits",
-            AdminRole::Operate,
-            ("creditAccount", "Credits an account."),
-            (BodyType::Object(&accounts::NEW_CREDIT), &accounts::CREDITED),
-            accounts::credit,
-        )
-    },
+    act(
+        "PATCH",
+        "/accounts/{name}",
+        AdminRole::Admin,
+        ("updateAccount", "Enables, disables or limits an account: all of it, or nothing."),
+        (BodyType::Object(&accounts::ACCOUNT_PATCH), &accounts::ACCOUNT),
+        accounts::update,
+    ),
+    page(get(
+        "/accounts/{name}/credits",
+        "credits",
+        "Credits of an account, the latest first.",
+        &accounts::CREDITS,
+        accounts::credits,
+    )),
+    act(
+        "POST",
+        "/accounts/{name}/credits",
+        AdminRole::Operate,
+        ("creditAccount", "Credits an account; a deduction needs the role admin."),
+        (BodyType::Object(&accounts::NEW_CREDIT), &accounts::CREDITED),
+        accounts::credit,
+    ),
     get(
         "/accounts/{name}/limits",
         "accountLimits",
@@ -370,7 +312,7 @@ pub(super) static ROUTES: &[AdminRoute] = &[
             "drainTarget",
             "Sends no further requests to a target; those in progress go on. Lasts until it is resumed, also over restarts.",
         ),
-        (BodyType::None, &targets::DRAINED),
+        (BodyType::Object(&targets::DRAIN), &targets::DRAINED),
         targets::drain,
     ),
     act(
@@ -380,6 +322,14 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         ("resumeTarget", "Ends the draining of a target."),
         (BodyType::None, &targets::DRAINED),
         targets::resume,
+    ),
+    act(
+        "POST",
+        "/targets/{provider}/{model}/close",
+        AdminRole::Operate,
+        ("closeBreaker", "Closes the breakers of a target and of its provider, which failures have opened."),
+        (BodyType::None, &targets::CLOSED),
+        targets::close,
     ),
     AdminRoute {
         query: &[
@@ -411,7 +361,26 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         ..get("/usage", "usage", "Sums of usage.", &usage::USAGE, usage::sums)
     },
     AdminRoute {
-        query: &[FROM, TO, ACCOUNT, KEY, MODEL, LIMIT, CURSOR, FORMAT],
+        query: &[
+            FROM,
+            TO,
+            ACCOUNT,
+            KEY,
+            MODEL,
+            parameter("provider", "Only this provider; empty for requests that none has answered."),
+            parameter("error", "Only this kind of error; empty for requests that succeeded."),
+            Parameter {
+                name: "status",
+                values: &usage::RECORD_STATUSES,
+                text: "Only requests that have ended with such a status, or with an error.",
+            },
+            parameter("request", "Only the request with this id."),
+            parameter("text", "Only records of which an id, a name or an error has this text, in any case."),
+            Parameter { name: "order", values: &usage::RECORD_ORDERS, text: "`-time` for the latest first." },
+            LIMIT,
+            CURSOR,
+            FORMAT,
+        ],
         answers: AnswerType::Export(&usage::RECORDS),
         ..get(
             "/usage/records",

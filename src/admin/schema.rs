@@ -155,6 +155,9 @@ impl Record {
         let mut properties = Map::new();
         for member in self.members {
             let mut schema = member.of.schema();
+            if !member.required {
+                schema = or_null(schema);
+            }
             if let Some(schema) = schema.as_object_mut() {
                 schema.insert("description".to_owned(), member.text.into());
             }
@@ -186,6 +189,20 @@ pub(super) const fn entry_name(kind: EntryKind) -> &'static str {
         EntryKind::Provider => "ProviderEntry",
         EntryKind::Model => "ModelEntry",
     }
+}
+
+/// Returns a schema that also permits null.
+fn or_null(mut schema: Value) -> Value {
+    let Some(members) = schema.as_object_mut() else { return schema };
+    let Some(of) = members.get("type").cloned() else {
+        // A reference permits no types beside it.
+        return json!({ "anyOf": [schema, { "type": "null" }] });
+    };
+    members.insert("type".to_owned(), json!([of, "null"]));
+    if let Some(values) = members.get_mut("enum").and_then(Value::as_array_mut) {
+        values.push(Value::Null);
+    }
+    schema
 }
 
 /// Returns a reference to a schema of the document.

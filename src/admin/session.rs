@@ -45,6 +45,8 @@ pub(super) enum SessionHolder {
 /// Session as its caller sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SessionView {
+    /// Hash of its id.
+    pub(super) id: KeyHash,
     /// Value that requests which change something must have in a header.
     pub(super) csrf: String,
     /// Time until the session ends in any case.
@@ -66,7 +68,12 @@ impl Session {
     fn view(&self, now: Instant) -> SessionView {
         let left = |since: Instant, most: Duration| most.saturating_sub(now.saturating_duration_since(since));
         let expires_in = left(self.begun, LIFETIME);
-        SessionView { csrf: self.csrf.clone(), expires_in, idle_in: left(self.used, IDLE).min(expires_in) }
+        SessionView {
+            id: self.id,
+            csrf: self.csrf.clone(),
+            expires_in,
+            idle_in: left(self.used, IDLE).min(expires_in),
+        }
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -110,6 +117,13 @@ impl Sessions {
             all.iter_mut().find(|session| session.id == id).filter(|session| !session.is_over(now))?;
         session.used = now;
         Some((session.holder.clone(), session.view(now)))
+    }
+
+    /// Returns the holder of the session whose id has this hash. `None` if there is no such session.
+    pub(super) fn holder(&self, id: KeyHash, now: Instant) -> Option<SessionHolder> {
+        let all = self.0.lock();
+        let session = all.iter().find(|session| session.id == id).filter(|session| !session.is_over(now))?;
+        Some(session.holder.clone())
     }
 
     /// Ends a session. Returns false if there was none.
@@ -250,7 +264,12 @@ mod tests {
 
     #[test]
     fn csrf_requests_without_value_or_origin_are_refused() {
-        let view = SessionView { csrf: "value".to_owned(), expires_in: LIFETIME, idle_in: IDLE };
+        let view = SessionView {
+            id: KeyHash::of("x"),
+            csrf: "value".to_owned(),
+            expires_in: LIFETIME,
+            idle_in: IDLE,
+        };
         let post = |pairs: &[(&'static str, &str)]| check_csrf(&Method::POST, &headers(pairs), &view).is_ok();
         let same = ("sec-fetch-site", "same-origin");
         assert!(post(&[same, ("x-csrf-token", "value")]));

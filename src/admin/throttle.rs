@@ -1,4 +1,4 @@
-//! Limit of attempts with wrong tokens, by address.
+//! Limits of attempts with wrong tokens, by address, and of lines about refused requests.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -60,6 +60,39 @@ impl Throttle {
     }
 }
 
+/// Lines a minute about refused requests in the audit log, which who is refused could otherwise fill.
+const LINES: u32 = 20;
+
+/// Lines of the present minute.
+#[derive(Clone, Copy, Debug)]
+struct Minute {
+    since: Instant,
+    lines: u32,
+    skipped: u64,
+}
+
+/// Limit of lines about refused requests.
+#[derive(Debug, Default)]
+pub(super) struct LineLimit(Mutex<Option<Minute>>);
+
+impl LineLimit {
+    /// Returns the number of lines that were skipped before this one. `None` if this one is to be skipped.
+    pub(super) fn take(&self, now: Instant) -> Option<u64> {
+        let mut minute = self.0.lock();
+        let current = minute.filter(|minute| now.saturating_duration_since(minute.since) < WINDOW);
+        let skipped = if current.is_none() { minute.map_or(0, |minute| minute.skipped) } else { 0 };
+        let mut current = current.unwrap_or(Minute { since: now, lines: 0, skipped: 0 });
+        let is_full = current.lines >= LINES;
+        if is_full {
+            current.skipped = current.skipped.saturating_add(1);
+        } else {
+            current.lines = current.lines.saturating_add(1);
+        }
+        *minute = Some(current);
+        (!is_full).then_some(skipped)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +114,16 @@ mod tests {
             throttle.count(std::net::Ipv6Addr::from_bits(bits).into(), start);
         }
         assert!(throttle.0.lock().len() <= ADDRESSES);
+    }
+
+    #[test]
+    fn line_limit_counts_what_it_skips() {
+        let (limit, start) = (LineLimit::default(), Instant::now());
+        for _ in 0..LINES {
+            assert_eq!(limit.take(start), Some(0));
+        }
+        assert_eq!((limit.take(start), limit.take(start)), (None, None));
+        assert_eq!(limit.take(start + WINDOW), Some(2));
+        assert_eq!(limit.take(start + WINDOW), Some(0));
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::record::{CommandChange, recorded};
 use super::table::{TextTable, align};
 use super::{Conf, fail, style};
 use crate::account::Amount;
@@ -136,6 +137,18 @@ impl File {
         }
     }
 
+    /// Makes a change of an account, and records it before.
+    fn recorded<T>(
+        &self,
+        action: &'static str,
+        name: &str,
+        details: Value,
+        work: impl FnOnce() -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        let change = CommandChange { action, object: format!("account/{name}"), details, text_before: None };
+        recorded(self.store.is_none().then_some(&*self.conf.conf), change, work)
+    }
+
     /// Opens the store for administration. A missing database file is created if `make` is true, and an error
     /// otherwise.
     fn open_or(&self, make: bool) -> Result<Box<dyn LedgerAdmin>, AccountsError> {
@@ -181,11 +194,15 @@ pub(super) fn run(options: &AccountsArgs) -> ExitCode {
 fn create(file: &File, name: &str, credit: Option<Amount>) -> Result<(), AccountsError> {
     let account = AccountId::new(name).ok_or(AccountsError::Name)?;
     let admin = file.open_or(true)?;
-    admin.create(&account)?;
-    let balance = match credit {
-        Some(amount) => admin.credit(name, amount.0, "first credit", None)?.balance,
-        None => 0,
-    };
+    let after = json!({ "credit": credit.map(|amount| amount.to_string()) });
+    let details = json!({ "before": null, "after": after });
+    let balance = file.recorded("account.create", name, details, || {
+        admin.create(&account)?;
+        match credit {
+            Some(amount) => Ok(admin.credit(name, amount.0, "first credit", None)?.balance),
+            None => Ok(0),
+        }
+    })?;
     println!("{name} is created, with a balance of {}.", money(balance));
     Ok(())
 }
@@ -197,7 +214,10 @@ fn credit(
     note: &str,
     reference: Option<&str>,
 ) -> Result<(), AccountsError> {
-    let credited = file.open()?.credit(name, amount.0, note, reference)?;
+    let admin = file.open()?;
+    let details = json!({ "amount": amount.to_string(), "note": note, "reference": reference });
+    let credited =
+        file.recorded("account.credit", name, details, || admin.credit(name, amount.0, note, reference))?;
     let balance = money(credited.balance);
     if credited.repeated {
         println!("{name} already has this credit; its balance is {balance}.");
@@ -209,7 +229,11 @@ fn credit(
 
 fn switch(file: &File, name: &str, enabled: bool) -> Result<(), AccountsError> {
     let state = if enabled { "enabled" } else { "disabled" };
-    let news = if file.open()?.set_enabled(name, enabled)? { "now" } else { "already" };
+    let admin = file.open()?;
+    let before = admin.account(name)?.enabled;
+    let details = json!({ "before": { "enabled": before }, "after": { "enabled": enabled } });
+    let changed = file.recorded("account.update", name, details, || admin.set_enabled(name, enabled))?;
+    let news = if changed { "now" } else { "already" };
     println!("{name} is {news} {state}.");
     Ok(())
 }
@@ -264,7 +288,7 @@ fn list(file: &File, json: bool) -> Result<(), AccountsError> {
 fn show(file: &File, name: &str, json: bool) -> Result<(), AccountsError> {
     let admin = file.open()?;
     let account = admin.account(name)?;
-    let credits = admin.credits(name, SHOWN)?;
+    let credits = admin.credits(name, None, SHOWN)?;
     if json {
         let credits = credits.iter().map(|credit| {
             json!({

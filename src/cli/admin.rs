@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 
+use super::record::{CommandChange, recorded};
 use super::{Conf, fail, print, style};
 use crate::account::{AdminRole, NewKey};
 use crate::admin::openapi_document;
@@ -118,11 +120,25 @@ fn create(
     let token =
         NewKey::generate_admin_token().map_err(|error| AdminCommandError::Random(error.to_string()))?;
     tokens.add(name, token.hash(), role, expires)?;
-    tokens.save()?;
+    let expires = expires.map(|time| time.to_string());
+    save(file, &tokens, "token.create", (name, json!({ "role": role.name(), "expires": expires })))?;
     // Print only the token to standard output, so that it can be piped into a secret store.
     println!("{}", token.text());
     eprintln!("{}", style::faint("The token is not shown again. A running gateway applies it on SIGHUP."));
     Ok(())
+}
+
+/// Saves the file, and records the change of a token before.
+fn save(
+    file: &File,
+    tokens: &AdminTokensFile,
+    action: &'static str,
+    (name, after): (&str, Value),
+) -> Result<(), AdminTokensError> {
+    let object = format!("token/{name}");
+    let change = CommandChange { action, object, details: json!({ "after": after }), text_before: None };
+    let conf = file.tokens.is_none().then_some(&*file.conf.conf);
+    recorded(conf, change, || tokens.save())
 }
 
 fn list(file: &File) -> Result<(), AdminCommandError> {
@@ -144,7 +160,7 @@ fn list(file: &File) -> Result<(), AdminCommandError> {
 fn switch(file: &File, name: &str, enabled: bool) -> Result<(), AdminCommandError> {
     let mut tokens = AdminTokensFile::open(&file.path()?)?;
     tokens.set_enabled(name, enabled)?;
-    tokens.save()?;
+    save(file, &tokens, "token.update", (name, json!({ "enabled": enabled })))?;
     let state = if enabled { "enabled" } else { "disabled" };
     println!("{name} is now {state}. A running gateway applies this on SIGHUP.");
     Ok(())

@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 
+use super::record::{CommandChange, recorded};
 use super::{Conf, fail, style};
 use crate::account::{Losses, NewAccessKey, NewKey};
-use crate::config::{self, KeySettings, KeysFile, KeysFileError};
+use crate::canonical::time::rfc3339;
+use crate::config::{self, KeySettings, KeysFile, KeysFileChange, KeysFileError};
 
 #[derive(Debug, Args)]
 pub(super) struct KeysArgs {
@@ -52,6 +55,16 @@ enum Action {
         #[command(flatten)]
         file: File,
     },
+    /// Give a key a new text. It is printed once and not stored; keys.toml gets its hash.
+    Rotate {
+        /// Name of the key.
+        name: String,
+        /// Time for which the old text stays valid beside the new one, such as 24h or 7d; default: none.
+        #[arg(long, value_name = "TIME", value_parser = grace)]
+        grace: Option<Duration>,
+        #[command(flatten)]
+        file: File,
+    },
     /// Disable a key.
     Disable {
         /// Name of the key.
@@ -85,6 +98,7 @@ pub(super) fn run(options: &KeysArgs) -> ExitCode {
         Action::List { file } => list(file),
         Action::Enable { name, file } => switch(file, name, true),
         Action::Disable { name, file } => switch(file, name, false),
+        Action::Rotate { name, grace, file } => rotate(file, name, *grace),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -106,6 +120,19 @@ enum KeysError {
 
 fn losses(word: &str) -> Result<Losses, &'static str> {
     Losses::from_name(word).ok_or("write allow, warn or refuse")
+}
+
+fn grace(text: &str) -> Result<Duration, String> {
+    config::parse_grace(text)
+}
+
+/// Saves a file, and records the change of a key before.
+fn save(file: &File, keys: &KeysFile, action: &'static str, name: &str) -> Result<(), KeysFileError> {
+    let KeysFileChange { details, text_before } = keys.change_of(name);
+    let object = format!("key/{name}");
+    let change = CommandChange { action, object, details, text_before: Some(text_before) };
+    let conf = file.keys.is_none().then_some(&*file.conf.conf);
+    recorded(conf, change, || keys.save())
 }
 
 /// Returns the files of keys, the main file first.
@@ -145,7 +172,7 @@ fn create(file: &File, name: &str, mut entry: KeySettings, aws: bool) -> Result<
         entry.access_key = Some(keys.save_secret(access)?);
     }
     keys.add(name, key.hash(), &entry)?;
-    keys.save()?;
+    save(file, keys, "key.create", name)?;
     match &access {
         // Print only the key to standard output, so that it can be piped into a secret store.
         None => println!("{}", key.text()),
@@ -193,12 +220,38 @@ fn switch(file: &File, name: &str, enabled: bool) -> Result<(), KeysError> {
     for mut keys in open_all(file)? {
         match keys.set_enabled(name, enabled) {
             Ok(true) => {
-                keys.save()?;
+                save(file, &keys, "key.update", name)?;
                 println!("{name} is now {state}. A running gateway applies this on SIGHUP.");
                 return Ok(());
             }
             Ok(false) => {
                 println!("{name} was already {state}.");
+                return Ok(());
+            }
+            Err(KeysFileError::Unknown(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(KeysFileError::Unknown(name.to_owned()).into())
+}
+
+fn rotate(file: &File, name: &str, grace: Option<Duration>) -> Result<(), KeysError> {
+    let key = NewKey::generate().map_err(|error| KeysError::Random(error.to_string()))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    let grace = grace.map(|grace| (now, now.saturating_add(i64::try_from(grace.as_secs()).unwrap_or(0))));
+    for mut keys in open_all(file)? {
+        match keys.rotate(name, key.hash(), grace) {
+            Ok(()) => {
+                save(file, &keys, "key.rotate", name)?;
+                println!("{}", key.text());
+                let old = match grace {
+                    Some((_, until)) => format!("The old text is valid until {}.", rfc3339(until)),
+                    None => "The old text is refused from then on.".to_owned(),
+                };
+                let note =
+                    format!("The key is not shown again. A running gateway applies it on SIGHUP. {old}");
+                eprintln!("{}", style::faint(&note));
                 return Ok(());
             }
             Err(KeysFileError::Unknown(_)) => {}

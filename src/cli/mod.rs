@@ -17,6 +17,7 @@ mod health;
 pub mod import;
 mod keys;
 mod man;
+mod record;
 mod replay;
 mod schema;
 mod serve;

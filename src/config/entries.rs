@@ -249,7 +249,7 @@ fn masked_value(value: &Value, schema: &str) -> Json {
         Value::String(text) if schema == "provider.base_url" && text.value().contains('@') => {
             Json::from("***")
         }
-        Value::String(text) if schema == "key.sha256" => {
+        Value::String(text) if matches!(schema, "key.sha256" | "key.previous.sha256") => {
             Json::from(text.value().chars().take(HASH_DIGITS).collect::<String>())
         }
         Value::String(text) => Json::from(text.value().as_str()),

@@ -10,8 +10,8 @@ use super::secret::{self, Secret, Vault};
 use super::sources::SourceText;
 use super::values::cache_policy;
 use crate::account::{
-    AccessKey, Account, AccountRules, CERTIFICATE_NAME_KINDS, Key, KeyHash, Keys, Losses, Network, Pattern,
-    Permission,
+    AccessKey, Account, AccountRules, CERTIFICATE_NAME_KINDS, Key, KeyHash, Keys, Losses, MAX_PREVIOUS,
+    Network, Pattern, Permission,
 };
 use crate::limits::UsageLimits;
 use crate::wire::Api;
@@ -163,6 +163,7 @@ impl<'v> Reader<'v> {
                 table.get("access_key").and_then(|value| value.as_table(|table| self.access_key(table))?);
             let Some(key) = self.key(table) else { return };
             let (name, hash) = (key.name.clone(), key.hash);
+            let previous = read_previous(table);
             if let Some(index) = self.names.insert(name.clone(), self.file) {
                 let elsewhere = files.get(index).filter(|_| index != self.file);
                 let hint = elsewhere.map(|file| format!("{} defines it too", file.path.display()));
@@ -174,8 +175,14 @@ impl<'v> Reader<'v> {
                     "create a new key with `model-gateway keys create`".to_owned(),
                 );
             }
-            if let (Some(AccessKeyEntry { id, secret }), Some(key)) =
-                (access, self.keys.of_hash(hash).cloned())
+            let key = self.keys.of_hash(hash).cloned();
+            for (hash, until) in previous {
+                let key = key.clone();
+                if let Some(other) = key.and_then(|key| self.keys.insert_previous(hash, key, until)) {
+                    table.wrong(format!("an earlier text is that of \"{other}\""), None);
+                }
+            }
+            if let (Some(AccessKeyEntry { id, secret }), Some(key)) = (access, key)
                 && let Some(other) = self.keys.insert_access_key(&id, AccessKey::new(key, secret.expose()))
             {
                 table.wrong(format!("the access key of \"{other}\" has the same id"), None);
@@ -221,15 +228,7 @@ impl<'v> Reader<'v> {
             }
             Some(Arc::<str>::from(name))
         });
-        // Hidden in messages, because users put the key itself here by mistake.
-        let hash = table.require("sha256", "sha256 = \"<hex of SHA-256 of the key>\"").and_then(|value| {
-            value.hidden().parsed(|text| {
-                KeyHash::from_hex(text).ok_or_else(|| {
-                    "write the 64 hexadecimal digits of the key's SHA-256, as `model-gateway keys create` does"
-                        .to_owned()
-                })
-            })
-        });
+        let hash = read_hash(table);
         let enabled = table.boolean("enabled").unwrap_or(true);
         let expires = table.get("expires").and_then(|value| value.as_time());
         let account = table.get("account").and_then(|value| Some(self.account_of(account_name(&value)?)));
@@ -310,6 +309,32 @@ impl<'v> Reader<'v> {
         self.rules.insert(rules, shared.clone());
         shared
     }
+}
+
+/// Reads the hash of a key.
+fn read_hash(table: &ConfigTable<'_>) -> Option<KeyHash> {
+    // Hidden in messages, because users put the key itself here by mistake.
+    table.require("sha256", "sha256 = \"<hex of SHA-256 of the key>\"").and_then(|value| {
+        value.hidden().parsed(|text| {
+            KeyHash::from_hex(text).ok_or_else(|| {
+                "write the 64 hexadecimal digits of the key's SHA-256, as `model-gateway keys create` does".to_owned()
+            })
+        })
+    })
+}
+
+/// Reads the earlier texts of a key that was rotated, with the ends of their validity in Unix seconds.
+fn read_previous(table: &ConfigTable<'_>) -> Vec<(KeyHash, i64)> {
+    let mut previous = Vec::new();
+    let count = table.tables("previous", |table| {
+        let hash = read_hash(table);
+        let until = table.require("until", "until = 2027-01-31T00:00:00Z").and_then(|value| value.as_time());
+        previous.extend(hash.zip(until));
+    });
+    if count > MAX_PREVIOUS {
+        table.wrong(format!("`previous` has more than {MAX_PREVIOUS} entries"), None);
+    }
+    previous
 }
 
 /// Reads an account name, with the restrictions of the ledger.

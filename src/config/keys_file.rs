@@ -3,11 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value as Json, json};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
-use super::entries::set_value;
+use super::entries::{Entries, EntryKind, masked, set_value};
 use super::replace::{ReplaceError, create_folder, replace_file};
-use crate::account::{KeyHash, Losses, NewAccessKey};
+use super::sources::FileHash;
+use crate::account::{KeyHash, Losses, MAX_PREVIOUS, NewAccessKey};
+use crate::canonical::time::{rfc3339, unix_seconds};
 
 /// Reason why keys.toml was not changed.
 #[derive(Debug, thiserror::Error)]
@@ -82,8 +85,41 @@ pub struct SavedAccessKey {
     pub secret_file: PathBuf,
 }
 
+/// Returns the earlier texts of a key: their hashes and the ends of their validity in Unix seconds.
+fn earlier_texts(key: &Table) -> Vec<(String, i64)> {
+    fn read(entry: &dyn toml_edit::TableLike) -> Option<(String, i64)> {
+        let until = unix_seconds(&entry.get("until")?.as_datetime()?.to_string())?;
+        Some((entry.get("sha256")?.as_str()?.to_owned(), until))
+    }
+    match key.get("previous") {
+        Some(Item::ArrayOfTables(tables)) => tables.iter().filter_map(|table| read(table)).collect(),
+        Some(item) => {
+            let values = item.as_array().into_iter().flatten();
+            values.filter_map(|value| read(value.as_inline_table()?)).collect()
+        }
+        None => Vec::new(),
+    }
+}
+
+fn previous_entry((hash, until): (String, i64)) -> Option<toml_edit::Value> {
+    let until: toml_edit::Datetime = rfc3339(until).parse().ok()?;
+    let mut entry = toml_edit::InlineTable::new();
+    entry.insert("sha256", hash.into());
+    entry.insert("until", until.into());
+    Some(entry.into())
+}
+
 /// Folder beside keys.toml with the secrets of access keys.
 const SECRETS: &str = "access-keys";
+
+/// Change of keys.toml that is not saved yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeysFileChange {
+    /// What the audit log has of it: the file, the hashes of its text, and the key before and afterwards with secrets masked.
+    pub details: Json,
+    /// Text of the file before; empty if it does not exist.
+    pub text_before: String,
+}
 
 /// Editable keys.toml.
 #[derive(Debug)]
@@ -207,6 +243,33 @@ impl KeysFile {
         Ok(before != enabled)
     }
 
+    /// Gives a key a new text. With `grace`, the present time and the end of the validity of the old text in Unix seconds, the
+    /// old text stays valid, as do earlier ones whose end is to come; without it, all end.
+    ///
+    /// # Errors
+    /// Returns [`KeysFileError::Unknown`] if there is no such key.
+    pub fn rotate(
+        &mut self,
+        name: &str,
+        hash: KeyHash,
+        grace: Option<(i64, i64)>,
+    ) -> Result<(), KeysFileError> {
+        let key = self.find(name)?;
+        let mut previous = toml_edit::Array::new();
+        if let Some((now, until)) = grace {
+            let old = key.get("sha256").and_then(Item::as_str).map(|old| (old.to_owned(), until));
+            let earlier = earlier_texts(key).into_iter().filter(|(_, until)| *until > now);
+            previous.extend(old.into_iter().chain(earlier).take(MAX_PREVIOUS).filter_map(previous_entry));
+        }
+        set_value(key, "sha256", hash.to_hex().into());
+        if previous.is_empty() {
+            key.remove("previous");
+        } else {
+            set_value(key, "previous", previous.into());
+        }
+        Ok(())
+    }
+
     /// Returns all keys in the order of the file.
     ///
     /// # Errors
@@ -227,6 +290,25 @@ impl KeysFile {
                 .map(|models| models.iter().filter_map(|model| model.as_str().map(str::to_owned)).collect()),
         });
         Ok(listed.collect())
+    }
+
+    /// Returns the change of a key that [`KeysFile::save`] would write.
+    pub fn change_of(&self, name: &str) -> KeysFileChange {
+        let show = |document: &mut DocumentMut| {
+            let kind = EntryKind::Key;
+            Entries::new(document, kind).get(name).map_or(Json::Null, |entry| masked(entry, kind.name()))
+        };
+        let text_before = self.before.clone().unwrap_or_default();
+        let before =
+            text_before.parse::<DocumentMut>().map_or(Json::Null, |mut document| show(&mut document));
+        let details = json!({
+            "file": std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()).display().to_string(),
+            "hash_before": self.before.as_deref().map(|text| FileHash::of(text).to_hex()),
+            "hash_after": FileHash::of(&self.text()).to_hex(),
+            "before": before,
+            "after": show(&mut self.document.clone()),
+        });
+        KeysFileChange { details, text_before }
     }
 
     /// Replaces the file atomically. Permissions are preserved; a new file is readable by its owner and group only.

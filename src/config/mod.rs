@@ -50,6 +50,7 @@ mod tests;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use admin::{
     AdminAccess, AdminApiSettings, AdminTlsSettings, AdminTokensError, AdminTokensFile, load_admin_access,
@@ -57,7 +58,7 @@ pub use admin::{
 pub use admin_oidc::{CALLBACK_PATH as OIDC_CALLBACK_PATH, OidcSettings, is_safe_url};
 pub use entries::{EntryKind, FieldError};
 pub use fleet::{FleetSettings, OnOutageSetting};
-pub use keys_file::{KeySettings, KeysFile, KeysFileError, Listed, SavedAccessKey};
+pub use keys_file::{KeySettings, KeysFile, KeysFileChange, KeysFileError, Listed, SavedAccessKey};
 pub use limits::Limits;
 pub use listeners::{
     ClientCertificates, CorsRule, HttpListener, ProxyProtocol, TlsListener, is_cors_origin, read_tls_file,
@@ -258,6 +259,19 @@ pub fn effective_of(settings: &Settings, snapshot: &Snapshot) -> String {
 /// Returns [`Report`] if gateway.toml is invalid, or a folder of keys cannot be read.
 pub fn key_files(file: &Path) -> Result<Vec<PathBuf>, Report> {
     load_settings(file, &NoSecrets)?.sources().keys.files()
+}
+
+/// Longest time for which the old text of a rotated key stays valid.
+const LONGEST_GRACE: Duration = Duration::from_secs(90 * 86_400);
+
+/// Parses the time for which the old text of a rotated key stays valid: `"24h"`, `"7d"`.
+///
+/// # Errors
+/// Returns a hint for the user if the text is no duration, or one that is out of range.
+pub fn parse_grace(text: &str) -> Result<Duration, String> {
+    let grace = values::duration(text)?;
+    let range = Duration::from_secs(1)..=LONGEST_GRACE;
+    if range.contains(&grace) { Ok(grace) } else { Err("write a time from 1s to 90d".to_owned()) }
 }
 
 /// Returns the path of the admin API's tokens that gateway.toml gives. The other files are not read.

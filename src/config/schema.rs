@@ -116,7 +116,7 @@ pub(super) fn shape(path: &str) -> Option<KeyType> {
         "store." => store(last),
         "telemetry." => telemetry(last),
         "breaker." | "retry." | "model.retry." => routing(last),
-        "key." | "account." => access(last),
+        "key." | "account." if last != "previous" => access(last),
         _ => other(path),
     }
 }
@@ -274,6 +274,9 @@ fn other(path: &str) -> Option<KeyType> {
         | "model.targets" | "key" | "account" => KeyType::Tables,
         "provider.credential" | "tokens.key.secret" | "key.access_key.secret" => KeyType::Choice,
         "key.access_key.id" => KeyType::Text,
+        "key.previous" => KeyType::Tables,
+        "key.previous.sha256" => KeyType::Digest,
+        "key.previous.until" => KeyType::Time,
         "provider.headers" => KeyType::Open,
         "server.listen" => KeyType::Addresses,
         "server.admin" | "server.http.listen" | "server.tls.listen" => KeyType::Address,

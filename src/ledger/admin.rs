@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::breakdown::{BreakdownRow, UsageQuery};
-use super::report::{UsageFilter, UsageGrouping, UsageRow};
+use super::report::{RecordQuery, UsageFilter, UsageGrouping, UsageRow};
 use super::{AccountId, UsageRecord};
 use crate::account::Amount;
 use crate::account::amount::LARGEST;
@@ -49,11 +49,18 @@ pub trait LedgerAdmin {
     /// Returns [`AdminError`] if the database failed.
     fn accounts(&self) -> Result<Vec<AccountState>, AdminError>;
 
-    /// Returns at most `most` credits of an account, the latest first.
+    /// Returns at most `most` credits of an account, the latest first; with `before`, only those with a smaller
+    /// [`Credit::number`].
     ///
     /// # Errors
     /// Returns [`AdminError`] if there is no such account, or the database failed.
-    fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, AdminError>;
+    fn credits(&self, account: &str, before: Option<i64>, most: u32) -> Result<Vec<Credit>, AdminError>;
+
+    /// Returns the amount in nano-units that was credited with a reference. `None` if the account has no such credit.
+    ///
+    /// # Errors
+    /// Returns [`AdminError`] if there is no such account, or the database failed.
+    fn credit_of(&self, account: &str, reference: &str) -> Result<Option<i64>, AdminError>;
 
     /// Returns a usage report: days in chronological order, names by descending cost.
     ///
@@ -77,14 +84,15 @@ pub trait LedgerAdmin {
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
     ) -> Result<(), AdminError>;
 
-    /// Calls `show` with the usage records that match the filter, from `after` on, in a stable order. Ends after `most`
-    /// records, or after a bounded number of others. Returns the position behind the last one; `None` at the end.
+    /// Calls `show` with the usage records that the query chooses, from `after` on: in the order in which requests ended, or
+    /// the latest first; in a fleet by day and account, then in this order. Ends after `most` records, or after a bounded
+    /// number of others. Returns the position behind the last one; `None` at the end.
     ///
     /// # Errors
     /// Returns [`AdminError`] if the position is none of this ledger, the database failed or `show` returned an error.
     fn records_page(
         &self,
-        filter: &UsageFilter,
+        query: &RecordQuery,
         after: Option<&str>,
         most: usize,
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
@@ -191,6 +199,8 @@ impl AccountState {
 /// Credit of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credit {
+    /// Number, ascending within an account.
+    pub number: i64,
     /// Time in Unix milliseconds.
     pub time: i64,
     /// Amount in nano-units; a negative amount is a deduction.

@@ -146,7 +146,8 @@ impl<'a> UsageRecord<'a> {
         }
     }
 
-    fn texts(&self) -> [&'a str; 10] {
+    /// Returns the texts of the record.
+    pub(super) fn texts(&self) -> [&'a str; 10] {
         [
             self.request,
             self.account,

@@ -90,3 +90,32 @@ pub(crate) fn records(mut bytes: &[u8]) -> impl Iterator<Item = io::Result<Usage
         Some(record.ok_or_else(|| io::Error::other("a block of records is damaged, or from a later version")))
     })
 }
+
+/// Calls `each` with the records of an uncompressed block and their indexes: from index `from` on, or, if `is_back`, from
+/// there back to the first. Ends when `each` returns false, and returns false then.
+pub(crate) fn visit(
+    bytes: &[u8],
+    is_back: bool,
+    from: usize,
+    each: &mut dyn FnMut(usize, &UsageRecord<'_>) -> io::Result<bool>,
+) -> io::Result<bool> {
+    let all = records(bytes).enumerate();
+    if !is_back {
+        for (index, record) in all.skip(from) {
+            if !each(index, &record?)? {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
+    // Records have no length at their end, so that they are read from the front.
+    let up_to = all.take_while(|(index, _)| *index <= from);
+    let read: Vec<(usize, UsageRecord<'_>)> =
+        up_to.map(|(index, record)| Ok((index, record?))).collect::<io::Result<_>>()?;
+    for (index, record) in read.iter().rev() {
+        if !each(*index, record)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

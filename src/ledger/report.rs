@@ -63,6 +63,95 @@ impl UsageFilter {
     }
 }
 
+/// Longest text that records are searched for, in bytes.
+pub const LONGEST_SEARCH: usize = 128;
+
+/// Statuses of the records that a query chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusFilter {
+    /// Statuses with this first digit.
+    Class(u16),
+    /// Requests that failed.
+    Failed,
+}
+
+impl StatusFilter {
+    /// Parses `2xx` to `5xx`, or `error`. `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "error" => Some(StatusFilter::Failed),
+            _ => {
+                let digit = text.strip_suffix("xx")?.parse().ok()?;
+                (2..=5).contains(&digit).then_some(StatusFilter::Class(digit))
+            }
+        }
+    }
+}
+
+/// Query of single records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordQuery {
+    /// Period and names.
+    pub filter: UsageFilter,
+    /// Only the request with this id.
+    pub request: Option<String>,
+    /// Only records of which an id, a name or an error has this text, in upper or lower case. At most [`LONGEST_SEARCH`]
+    /// bytes.
+    pub text: Option<String>,
+    /// Only this provider; the empty name selects requests that none has answered.
+    pub provider: Option<String>,
+    /// Only this kind of error; the empty name selects requests that succeeded.
+    pub error: Option<String>,
+    /// Only such statuses.
+    pub status: Option<StatusFilter>,
+    /// Whether the latest records come first.
+    pub newest_first: bool,
+}
+
+impl RecordQuery {
+    /// Creates a query of all records that match a filter, the oldest first.
+    pub(crate) fn of(filter: &UsageFilter) -> Self {
+        RecordQuery { filter: filter.clone(), ..RecordQuery::default() }
+    }
+
+    /// Returns true if the query chooses the record.
+    pub(crate) fn matches(&self, record: &UsageRecord<'_>) -> bool {
+        let is = |required: &Option<String>, name: &str| {
+            required.as_deref().is_none_or(|required| required == name)
+        };
+        let has_status = match self.status {
+            None => true,
+            Some(StatusFilter::Class(digit)) => record.status / 100 == digit,
+            Some(StatusFilter::Failed) => record.failed(),
+        };
+        has_status
+            && self.filter.matches(record)
+            && is(&self.request, record.request)
+            && is(&self.provider, record.provider)
+            && is(&self.error, record.error)
+            && self.text.as_deref().is_none_or(|text| record.texts().iter().any(|of| has_text(of, text)))
+    }
+
+    /// Returns the text of a position in the order of the query.
+    pub(crate) fn cursor(&self, position: impl std::fmt::Display) -> String {
+        if self.newest_first { format!("-{position}") } else { position.to_string() }
+    }
+
+    /// Returns the position of a cursor; `None` for one of the other order.
+    pub(crate) fn position<'c>(&self, cursor: &'c str) -> Option<&'c str> {
+        match (cursor.strip_prefix('-'), self.newest_first) {
+            (Some(position), true) => Some(position),
+            (None, false) => Some(cursor),
+            _ => None,
+        }
+    }
+}
+
+fn has_text(text: &str, wanted: &str) -> bool {
+    let wanted = wanted.as_bytes();
+    wanted.is_empty() || text.as_bytes().windows(wanted.len()).any(|part| part.eq_ignore_ascii_case(wanted))
+}
+
 /// Position of a record: its block, and its index there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RecordPosition {
@@ -137,4 +226,50 @@ pub struct UsageRow {
 /// Converts to `i64`; saturates.
 pub(crate) fn clamped(sum: i128) -> i64 {
     i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_query_chooses_by_id_name_status_and_text() {
+        let record = UsageRecord {
+            time: 5 * DAY,
+            request: "req_Ab1",
+            provider: "openai",
+            status: 429,
+            error: "rate_limited",
+            ..UsageRecord::default()
+        };
+        let filter = UsageFilter { from: 5, to: 6, ..UsageFilter::default() };
+        let all = RecordQuery::of(&filter);
+        let text = |text: &str| Some(text.to_owned());
+        assert!(all.matches(&record));
+        for (query, expected) in [
+            (RecordQuery { request: text("req_Ab1"), ..all.clone() }, true),
+            (RecordQuery { request: text("req_Ab"), ..all.clone() }, false),
+            (RecordQuery { text: text("REQ_AB"), ..all.clone() }, true),
+            (RecordQuery { text: text("OpenAI"), ..all.clone() }, true),
+            (RecordQuery { text: text("openai rate"), ..all.clone() }, false),
+            (RecordQuery { provider: text(""), ..all.clone() }, false),
+            (RecordQuery { error: text("rate_limited"), ..all.clone() }, true),
+            (RecordQuery { error: text(""), ..all.clone() }, false),
+            (RecordQuery { status: StatusFilter::parse("4xx"), ..all.clone() }, true),
+            (RecordQuery { status: StatusFilter::parse("5xx"), ..all.clone() }, false),
+            (RecordQuery { status: StatusFilter::parse("error"), ..all.clone() }, true),
+        ] {
+            assert_eq!(query.matches(&record), expected, "{query:?}");
+        }
+        for wrong in ["", "6xx", "1xx", "xx", "42x", "errors"] {
+            assert_eq!(StatusFilter::parse(wrong), None, "{wrong}");
+        }
+        let newest = RecordQuery { newest_first: true, ..all.clone() };
+        let position = RecordPosition { block: 7, index: 2 };
+        for query in [&all, &newest] {
+            let cursor = query.cursor(position);
+            assert_eq!(query.position(&cursor).and_then(RecordPosition::parse), Some(position));
+        }
+        assert_eq!((all.position("-7.2"), newest.position("7.2")), (None, None));
+    }
 }

@@ -75,13 +75,22 @@ impl LimitRegistry {
         self.shared
     }
 
+    /// Returns the index of the shard of a name.
+    fn shard(&self, key: &(Scope, Arc<str>)) -> usize {
+        use std::hash::BuildHasher as _;
+        usize::try_from(self.hasher.hash_one(key).checked_rem(SHARDS as u64).unwrap_or(0)).unwrap_or(0)
+    }
+
+    /// Returns the limit state of this name. `None` if no request has needed it, or it was dropped since.
+    pub fn find(&self, scope: Scope, name: &Arc<str>) -> Option<Arc<LimitState>> {
+        let key = (scope, name.clone());
+        self.shards.get(self.shard(&key))?.lock().get(&key).cloned()
+    }
+
     /// Returns the limit state of this name, created if necessary.
     pub fn state(&self, scope: Scope, name: &Arc<str>) -> Arc<LimitState> {
-        use std::hash::BuildHasher as _;
         let key = (scope, name.clone());
-        let hash =
-            usize::try_from(self.hasher.hash_one(&key).checked_rem(SHARDS as u64).unwrap_or(0)).unwrap_or(0);
-        let Some(shard) = self.shards.get(hash) else { return Arc::default() };
+        let Some(shard) = self.shards.get(self.shard(&key)) else { return Arc::default() };
         let make = || Arc::new(if self.shared { LimitState::shared() } else { LimitState::new() });
         shard.lock().entry(key).or_insert_with(make).clone()
     }

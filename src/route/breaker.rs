@@ -210,6 +210,12 @@ impl Breaker {
         true
     }
 
+    /// Returns the failures and successes of the window.
+    pub fn counts(&self) -> (u32, u32) {
+        let failures = self.lock().failures;
+        (failures, self.successes.load(Ordering::Relaxed))
+    }
+
     /// Records an unknown outcome: releases the probe without a verdict.
     pub fn on_unknown(&self, admission: BreakerAdmission) {
         self.release_probe(admission);

@@ -1,19 +1,23 @@
 //! Accounts: balances and credits, which the ledger has, and limits, which files of keys have.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use serde_json::{Map, Value, json};
 
+use super::audit;
 use super::change::{self, AuditAction};
-use super::keys::{LIMITS, limits_json};
+use super::keys::{LIMITS, limits_json, with_file};
 use super::time;
-use crate::account::Amount;
+use crate::account::amount::LARGEST;
+use crate::account::{AdminRole, Amount};
 use crate::admin::api::AdminApi;
-use crate::admin::error::AdminApiError;
+use crate::admin::error::{AdminApiError, ErrorCode};
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
 use crate::config::{ConfigChange, EntryKind};
 use crate::ledger::AccountId;
-use crate::ledger::admin::{AccountState, Credit};
+use crate::ledger::admin::{AccountState, AdminError, Credit, Credited, LedgerAdmin};
 
 /// Page of accounts or credits.
 const PAGE: usize = 100;
@@ -38,6 +42,9 @@ pub(in crate::admin) const ACCOUNT: Record = Record {
             MemberType::Object(&LIMITS),
             "Limits of all its keys together; null if no file of keys names it.",
         ),
+        optional("file", MemberType::Text, "File that has the limits; only when one account is asked for."),
+        optional("etag", MemberType::Text, "Version of this file, for `if-match`."),
+        optional("applied", MemberType::Flag, "False for a dry run; only in answers to changes."),
     ],
 };
 
@@ -67,8 +74,11 @@ pub(in crate::admin) const CREDIT: Record = Record {
 /// Latest credits.
 pub(in crate::admin) const CREDITS: Record = Record {
     name: "CreditList",
-    text: "Latest credits of an account, the latest first.",
-    members: &[member("items", MemberType::List(&MemberType::Object(&CREDIT)), "Credits.")],
+    text: "Page of the credits of an account, the latest first.",
+    members: &[
+        member("items", MemberType::List(&MemberType::Object(&CREDIT)), "Credits."),
+        optional("next_cursor", MemberType::Text, "Cursor of the next page; null at the end."),
+    ],
 };
 
 /// New account.
@@ -86,7 +96,7 @@ pub(in crate::admin) const ACCOUNT_PATCH: Record = Record {
     name: "AccountPatch",
     text: "Change of an account.",
     members: &[
-        optional("enabled", MemberType::Flag, "Whether it may spend; needs the role operate."),
+        optional("enabled", MemberType::Flag, "Whether it may spend."),
         optional(
             "limits",
             MemberType::Entry(EntryKind::Account),
@@ -100,7 +110,11 @@ pub(in crate::admin) const NEW_CREDIT: Record = Record {
     name: "NewCredit",
     text: "Credit of an account.",
     members: &[
-        member("amount", MemberType::Amount, "Amount; a negative one reduces the balance."),
+        member(
+            "amount",
+            MemberType::Amount,
+            "Amount; a negative one reduces the balance, and needs the role admin.",
+        ),
         optional("note", MemberType::Text, "Purpose."),
         optional(
             "reference",
@@ -123,6 +137,7 @@ pub(in crate::admin) const CREDITED: Record = Record {
             "True if the reference was credited before: nothing has changed.",
         ),
         optional("audit", MemberType::Count, "Number of the line in the audit log."),
+        member("applied", MemberType::Flag, "False for a dry run: nothing has changed."),
     ],
 };
 
@@ -166,15 +181,33 @@ pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult 
 
 /// Answers `GET /accounts/{name}`.
 pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
-    let account = api.ledger().with(|ledger| ledger.account(request.name(0)))?;
+    shown(api, request.name(0), None)
+}
+
+/// Shows an account with its file. `applied` is that of the answer to a change.
+fn shown(api: &AdminApi, name: &str, applied: Option<bool>) -> ApiResult {
+    let account = api.ledger().with(|ledger| ledger.account(name))?;
     let limits = limits_of(api, &[&account.name]).remove(&account.name);
-    Ok(ApiResponse::json(show(&account, limits)))
+    with_file(api, EntryKind::Account, name, with_applied(show(&account, limits), applied))
+}
+
+fn with_applied(mut shown: Value, applied: Option<bool>) -> Value {
+    if let (Some(members), Some(applied)) = (shown.as_object_mut(), applied) {
+        members.insert("applied".to_owned(), applied.into());
+    }
+    shown
 }
 
 /// Answers `GET /accounts/{name}/credits`.
 pub(in crate::admin) fn credits(api: &AdminApi, request: &ApiRequest) -> ApiResult {
-    let limit = u32::try_from(request.limit(PAGE, LARGEST_PAGE)?).unwrap_or(u32::MAX);
-    let credits = api.ledger().with(|ledger| ledger.credits(request.name(0), limit))?;
+    let limit = request.limit(PAGE, LARGEST_PAGE)?;
+    let before = request.parsed::<i64>("cursor", "the cursor is not valid")?;
+    // One more tells whether there is a further page.
+    let most = u32::try_from(limit.saturating_add(1)).unwrap_or(u32::MAX);
+    let mut credits = api.ledger().with(|ledger| ledger.credits(request.name(0), before, most))?;
+    let has_more = credits.len() > limit;
+    credits.truncate(limit);
+    let next = credits.last().filter(|_| has_more).map(|credit| credit.number.to_string());
     let credit = |credit: &Credit| {
         json!({
             "time": time(credit.time.div_euclid(1000)),
@@ -183,7 +216,8 @@ pub(in crate::admin) fn credits(api: &AdminApi, request: &ApiRequest) -> ApiResu
             "reference": credit.reference,
         })
     };
-    Ok(ApiResponse::json(json!({ "items": credits.iter().map(credit).collect::<Value>() })))
+    let items = credits.iter().map(credit).collect::<Value>();
+    Ok(ApiResponse::json(json!({ "items": items, "next_cursor": next })))
 }
 
 /// Returns an amount of the body in nano-units. The type is checked already.
@@ -229,6 +263,10 @@ pub(in crate::admin) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResul
         AdminApiError::field("name", "a name must have 1 to 128 bytes and no control characters")
     })?;
     let credit = amount(request, "credit")?;
+    if request.dry_run()? {
+        let new = tried(api, name, credit.unwrap_or(0))?;
+        return Ok(ApiResponse::json(with_applied(show(&new, None), Some(false))));
+    }
     let members =
         json!({ "before": null, "after": { "credit": credit.map(|nanos| Amount(nanos).to_string()) } });
     let (created, _) = recorded(api, request, "account.create", name, members, || {
@@ -240,39 +278,127 @@ pub(in crate::admin) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResul
             ledger.account(name)
         })
     })?;
-    Ok(ApiResponse::json(show(&created, None)))
+    Ok(ApiResponse::json(with_applied(show(&created, None), Some(true))))
 }
 
-/// Answers `PATCH /accounts/{name}`.
+/// Returns the account that a request would create.
+fn tried(api: &AdminApi, name: &str, credited: i64) -> Result<AccountState, AdminApiError> {
+    match api.ledger().with(|ledger| ledger.account(name)) {
+        Ok(_) => return Err(AdminError::Exists(name.to_owned()).into()),
+        Err(error) if error.code == ErrorCode::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    checked(credited)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let created = i64::try_from(now).unwrap_or(i64::MAX);
+    Ok(AccountState { name: name.to_owned(), created, enabled: true, credited, charged: 0 })
+}
+
+/// Checks a sum of credits in nano-units.
+fn checked(credited: i64) -> Result<i64, AdminError> {
+    if credited.unsigned_abs() <= LARGEST.unsigned_abs() { Ok(credited) } else { Err(AdminError::TooLarge) }
+}
+
+/// Returns the change of a file that a request for an account needs: `None` without limits.
+fn limits_change(
+    api: &AdminApi,
+    request: &ApiRequest,
+    name: &str,
+) -> Result<Option<ConfigChange>, AdminApiError> {
+    let Some(limits) = request.body.get("limits") else { return Ok(None) };
+    let (kind, id) = (EntryKind::Account, name.to_owned());
+    let member = |name: &str, value: Value| (name.to_owned(), value);
+    if api.writer().locate(kind, name)?.is_some() {
+        let patch = [member("limits", limits.clone())].into_iter().collect();
+        return Ok(Some(ConfigChange::Merge { kind, id, patch }));
+    }
+    if limits.is_null() {
+        return Ok(None);
+    }
+    let members = [member("name", name.into()), member("limits", limits.clone())].into_iter().collect();
+    Ok(Some(ConfigChange::Create { kind, id, members, comment: change::comment(request) }))
+}
+
+/// Refuses a change if the file that has the limits of an account has another version than the caller expects.
+fn check_version(api: &AdminApi, request: &ApiRequest, name: &str) -> Result<(), AdminApiError> {
+    let Some(expected) = &request.if_match else { return Ok(()) };
+    let located = api.writer().locate(EntryKind::Account, name)?;
+    if located.is_some_and(|(_, hash)| hash.to_hex() == *expected) {
+        return Ok(());
+    }
+    Err(AdminApiError::new(ErrorCode::Stale, "the file of the account has changed since it was read"))
+}
+
+/// Answers `PATCH /accounts/{name}`: all of it, or nothing.
 pub(in crate::admin) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResult {
-    let name = request.name(0);
-    if let Some(enabled) = request.body.get("enabled").and_then(Value::as_bool) {
-        let before = api.ledger().with(|ledger| ledger.account(name))?;
-        let members = json!({ "before": { "enabled": before.enabled }, "after": { "enabled": enabled } });
-        recorded(api, request, "account.update", name, members, || {
-            api.ledger().with(|ledger| ledger.set_enabled(name, enabled))
-        })?;
-    }
-    if let Some(limits) = request.body.get("limits").filter(|limits| !limits.is_null()) {
-        let (kind, id) = (EntryKind::Account, name.to_owned());
-        let member = |name: &str, value: Value| (name.to_owned(), value);
-        let change = if api.writer().locate(kind, name)?.is_some() {
-            ConfigChange::Merge { kind, id, patch: [member("limits", limits.clone())].into_iter().collect() }
-        } else {
-            let members =
-                [member("name", name.into()), member("limits", limits.clone())].into_iter().collect();
-            ConfigChange::Create { kind, id, members, comment: change::comment(request) }
+    let (name, dry_run) = (request.name(0), request.dry_run()?);
+    let before = api.ledger().with(|ledger| ledger.account(name))?;
+    let enabled = request.body.get("enabled").and_then(Value::as_bool);
+    let action = AuditAction { name: "account.update", of: EntryKind::Account.name() };
+    // The file first: its change is the one that may be refused.
+    let written = match limits_change(api, request, name)? {
+        Some(change) => Some(change::apply(api, request, action, name, &change)?),
+        None => {
+            check_version(api, request, name)?;
+            None
+        }
+    };
+    if dry_run {
+        let limits = match &written {
+            Some((applied, _)) => Some(limits_of_entry(&applied.after)),
+            None => limits_of(api, &[name]).remove(name),
         };
-        let action = AuditAction { name: "account.update", of: kind.name() };
-        change::apply(api, request, action, name, &change)?;
+        let after = AccountState { enabled: enabled.unwrap_or(before.enabled), ..before };
+        return Ok(ApiResponse::json(with_applied(show(&after, limits), Some(false))));
     }
-    read(api, request)
+    if let Some(enabled) = enabled {
+        let members = json!({ "before": { "enabled": before.enabled }, "after": { "enabled": enabled } });
+        let switched = recorded(api, request, "account.update", name, members, || {
+            api.ledger().with(|ledger| ledger.set_enabled(name, enabled))
+        });
+        if let (Err(_), Some((applied, Some(number)))) = (&switched, &written) {
+            // The ledger has failed: the limits become what they were.
+            let hash = applied.hash.to_hex();
+            let known = (applied.after.clone(), applied.before.clone());
+            if let Err(error) = audit::restore(api, request, *number, (&applied.path, &hash), known) {
+                tracing::warn!(%error, account = name, "limits stay changed although the account does not");
+            }
+        }
+        switched?;
+    }
+    shown(api, name, Some(true))
+}
+
+/// Returns the limits of an entry of a file, as accounts show them.
+fn limits_of_entry(entry: &Value) -> Value {
+    let of =
+        |name: &str| entry.get("limits").and_then(|limits| limits.get(name)).cloned().unwrap_or_default();
+    let amount = |name: &str| match of(name) {
+        Value::Null => Value::Null,
+        Value::String(text) => text.into(),
+        number => number.to_string().into(),
+    };
+    json!({
+        "requests_per_minute": of("requests_per_minute"),
+        "tokens_per_minute": of("tokens_per_minute"),
+        "concurrent": of("concurrent"),
+        "spend_per_day": amount("spend_per_day"),
+        "spend_per_month": amount("spend_per_month"),
+    })
 }
 
 /// Answers `POST /accounts/{name}/credits`.
 pub(in crate::admin) fn credit(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let name = request.name(0);
     let nanos = amount(request, "amount")?.unwrap_or(0);
+    if nanos < 0 && request.caller.role < AdminRole::Admin {
+        let message = "a deduction needs the role admin";
+        let error = AdminApiError {
+            field: Some("amount".to_owned()),
+            ..AdminApiError::new(ErrorCode::Forbidden, message)
+        };
+        return Err(error);
+    }
     let note = request.text("note").unwrap_or_default();
     let reference = request.text("reference").or(request.idempotency_key.as_deref());
     for (field, text) in [("note", Some(note)), ("reference", reference)] {
@@ -280,13 +406,47 @@ pub(in crate::admin) fn credit(api: &AdminApi, request: &ApiRequest) -> ApiResul
             return Err(AdminApiError::field(field, format!("the maximum is {LONGEST_TEXT} bytes")));
         }
     }
+    if request.dry_run()? {
+        let tried = api.ledger().with(|ledger| try_credit(ledger, name, nanos, reference))?;
+        return Ok(credited_answer(tried, None));
+    }
     let members = json!({ "amount": Amount(nanos).to_string(), "note": note, "reference": reference });
     let (credited, audit) = recorded(api, request, "account.credit", name, members, || {
         api.ledger().with(|ledger| ledger.credit(name, nanos, note, reference))
     })?;
-    Ok(ApiResponse::json(json!({
+    Ok(credited_answer(credited, Some(audit)))
+}
+
+fn credited_answer(credited: Credited, audit: Option<u64>) -> ApiResponse {
+    ApiResponse::json(json!({
         "balance": Amount(credited.balance).to_string(),
         "repeated": credited.repeated,
         "audit": audit,
-    })))
+        "applied": audit.is_some(),
+    }))
+}
+
+/// Returns what a credit would do.
+fn try_credit(
+    ledger: &dyn LedgerAdmin,
+    name: &str,
+    nanos: i64,
+    reference: Option<&str>,
+) -> Result<Credited, AdminError> {
+    let account = ledger.account(name)?;
+    let given = match reference {
+        Some(reference) => ledger.credit_of(name, reference)?.map(|before| (reference, before)),
+        None => None,
+    };
+    match given {
+        Some((_, before)) if before == nanos => Ok(Credited { balance: account.balance(), repeated: true }),
+        Some((reference, before)) => {
+            Err(AdminError::Reference { reference: reference.to_owned(), amount: before })
+        }
+        None => {
+            let credited = account.credited.checked_add(nanos).ok_or(AdminError::TooLarge)?;
+            let after = AccountState { credited: checked(credited)?, ..account };
+            Ok(Credited { balance: after.balance(), repeated: false })
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Audit log: its lines, and the undoing of changes of files.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::admin::error::{AdminApiError, ErrorCode};
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::config::ConfigChange;
+use crate::config::{AppliedChange, ConfigChange};
 
 /// Page of lines.
 const PAGE: usize = 100;
@@ -25,7 +25,11 @@ const LINE: Record = Record {
         member("seq", MemberType::Count, "Number of the line."),
         member("prev", MemberType::Text, "Hash of the line before: the first 32 digits of its SHA-256."),
         member("time", MemberType::Time, "Time."),
-        member("actor", MemberType::Text, "Caller: `token:NAME`, `oidc:NAME`, `uid:NUMBER` or `local`."),
+        member(
+            "actor",
+            MemberType::Text,
+            "Caller: `token:NAME`, `oidc:NAME`, `uid:NUMBER`, `local`, `none`, `signal:NAME` or `watch`.",
+        ),
         member("role", MemberType::Text, "Role of the caller."),
         optional("client", MemberType::Text, "Address of the caller; null for the Unix socket."),
         member("request_id", MemberType::Text, "Id of the request."),
@@ -33,6 +37,7 @@ const LINE: Record = Record {
         member("object", MemberType::Text, "Thing that is changed, such as `key/ci`."),
         member("outcome", MemberType::OneOf(&["applied", "refused"]), "Outcome."),
         optional("code", MemberType::Text, "Code of the error of a refused attempt."),
+        optional("via", MemberType::OneOf(&["command"]), "Present if a command has made the change."),
     ],
 };
 
@@ -74,11 +79,29 @@ pub(in crate::admin) fn undo(api: &AdminApi, request: &ApiRequest) -> ApiResult 
     let (Some(file), Some(hash)) = (text("file"), text("hash_after")) else {
         return Err(AdminApiError::new(ErrorCode::Invalid, "the line is no change of a file"));
     };
+    let value = |name: &str| line.get(name).cloned().unwrap_or_default();
+    let known = (value("after"), value("before"));
+    let (applied, audit) = restore(api, request, number, (Path::new(file), hash), known)?;
+    Ok(change::answer(&applied, audit))
+}
+
+/// Gives a file the text that it had before the change with this number in the audit log, if it still has the text with the
+/// hash. `known` is the entry as it is, and as it was.
+///
+/// # Errors
+/// Returns the error of a text that is not stored any more, or of a refused change.
+pub(super) fn restore(
+    api: &AdminApi,
+    request: &ApiRequest,
+    number: u64,
+    (file, hash): (&Path, &str),
+    known: (Value, Value),
+) -> Result<(AppliedChange, Option<u64>), AdminApiError> {
     let before = api.audit().text(number);
     let before = before.ok_or_else(|| {
         AdminApiError::new(ErrorCode::NotFound, "the text before this change is not stored any more")
     })?;
-    let change = ConfigChange::Restore { path: PathBuf::from(file), text: before };
+    let change = ConfigChange::Restore { path: file.to_owned(), text: before };
     // A later change of the file would be lost, so the file must be as this change has left it.
     let conditions = ApiRequest {
         route: request.route,
@@ -92,6 +115,5 @@ pub(in crate::admin) fn undo(api: &AdminApi, request: &ApiRequest) -> ApiResult 
         idempotency_key: None,
     };
     let action = AuditAction { name: "change.undo", of: "audit" };
-    let (applied, audit) = change::apply(api, &conditions, action, name, &change)?;
-    Ok(change::answer(&applied, audit))
+    change::apply_known(api, &conditions, action, &number.to_string(), &change, Some(known))
 }

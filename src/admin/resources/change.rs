@@ -23,6 +23,11 @@ pub(in crate::admin) const CHANGE: Record = Record {
         optional("before", MemberType::Open, "Entry before, with secrets masked."),
         optional("after", MemberType::Open, "Entry afterwards, with secrets masked."),
         optional("key", MemberType::Text, "Text of a new key. It is shown once."),
+        optional(
+            "repeated",
+            MemberType::Flag,
+            "True if the answer is that of an earlier request with the same idempotency key.",
+        ),
     ],
 };
 
@@ -46,24 +51,43 @@ pub(in crate::admin) fn apply(
     id: &str,
     change: &ConfigChange,
 ) -> Result<(AppliedChange, Option<u64>), AdminApiError> {
+    apply_known(api, request, action, id, change, None)
+}
+
+/// Applies a change as [`apply`] does. `known` is the entry before and afterwards of a change that concerns a whole file.
+///
+/// # Errors
+/// Returns the error of a refused change.
+pub(in crate::admin) fn apply_known(
+    api: &AdminApi,
+    request: &ApiRequest,
+    action: AuditAction,
+    id: &str,
+    change: &ConfigChange,
+    known: Option<(Value, Value)>,
+) -> Result<(AppliedChange, Option<u64>), AdminApiError> {
     let conditions = ChangeConditions { expected: request.if_match.clone(), dry_run: request.dry_run()? };
     let mut entry = api.audit_entry(request, action.name, format!("{}/{id}", action.of));
     let mut number = None;
     let applied = api.writer().apply(change, &conditions, &mut |prepared| {
         let hash = prepared.hash_before.map(|hash| hash.to_hex());
+        let (before, after) = known.as_ref().map_or((&prepared.before, &prepared.after), |(b, a)| (b, a));
         entry.details = members(json!({
             "file": prepared.path.display().to_string(),
             "hash_before": hash,
             "hash_after": prepared.hash_after.to_hex(),
-            "before": prepared.before,
-            "after": prepared.after,
+            "before": before,
+            "after": after,
         }));
         let line = api.audit().append(&entry)?;
         number = Some(line);
         api.audit().store_text(line, prepared.text_before.unwrap_or_default())
     });
     match applied {
-        Ok(applied) => {
+        Ok(mut applied) => {
+            if let Some((before, after)) = known {
+                (applied.before, applied.after) = (before, after);
+            }
             if let Some(outcome) = &applied.reload {
                 api.control().report_reload(outcome);
             }

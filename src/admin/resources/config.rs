@@ -1,8 +1,12 @@
 //! Configuration: what is in effect, the files, a check of texts, and reloads.
 
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
 use serde_json::{Value, json};
 
 use super::instance::{FAULT, RELOAD, reload_json};
+use super::time;
 use crate::admin::api::AdminApi;
 use crate::admin::error::fault;
 use crate::admin::request::ApiRequest;
@@ -15,11 +19,17 @@ const FILE: Record = Record {
     name: "ConfigFile",
     text: "File of the configuration.",
     members: &[
-        member("kind", MemberType::OneOf(&["routes", "keys"]), "What it has."),
+        member("kind", MemberType::OneOf(&["gateway", "routes", "keys", "admin"]), "What it has."),
         member("path", MemberType::Text, "Path."),
         optional("etag", MemberType::Text, "Version on disk, for `if-match`; null if it cannot be read."),
         optional("loaded", MemberType::Text, "Version in effect; null if it is not in effect."),
-        member("changed", MemberType::Flag, "Whether the version on disk is not in effect."),
+        member(
+            "changed",
+            MemberType::Flag,
+            "Whether the version on disk is not in effect: gateway.toml takes effect with a restart, the others with a reload.",
+        ),
+        optional("modified", MemberType::Time, "Time of its last change; null if it does not exist."),
+        optional("size", MemberType::Count, "Size in bytes; null if it does not exist."),
         member("writable", MemberType::Flag, "Whether the gateway may change it."),
     ],
 };
@@ -27,7 +37,7 @@ const FILE: Record = Record {
 /// Files of the configuration.
 pub(in crate::admin) const FILES: Record = Record {
     name: "ConfigFileList",
-    text: "Files of routes and keys.",
+    text: "Files of the configuration: gateway.toml, those of routes and keys, admin.toml.",
     members: &[member("items", MemberType::List(&MemberType::Object(&FILE)), "Files.")],
 };
 
@@ -90,17 +100,38 @@ pub(in crate::admin) fn files(api: &AdminApi, _request: &ApiRequest) -> ApiResul
         for path in paths {
             let etag = config::file_hash(&path).map(FileHash::to_hex);
             let in_effect = loaded.iter().find(|file| file.path == path).map(|file| file.hash.to_hex());
-            items.push(json!({
-                "kind": name,
-                "path": path.display().to_string(),
-                "etag": etag,
-                "loaded": in_effect,
-                "changed": etag != in_effect,
-                "writable": api.writer().is_writable(&path),
-            }));
+            let writable = api.writer().is_writable(&path);
+            items.push(file_json(name, &path, (etag, in_effect), writable));
         }
     }
+    for (name, path, in_effect) in api.fixed_files() {
+        let etag = config::file_hash(path).map(FileHash::to_hex);
+        let shown = file_json(name, path, (etag, in_effect.map(FileHash::to_hex)), false);
+        if name == "gateway" { items.insert(0, shown) } else { items.push(shown) }
+    }
     Ok(ApiResponse::json(json!({ "items": items })))
+}
+
+/// Shows a file with its versions on disk and in effect.
+fn file_json(
+    kind: &str,
+    path: &Path,
+    (etag, in_effect): (Option<String>, Option<String>),
+    writable: bool,
+) -> Value {
+    let metadata = std::fs::metadata(path).ok();
+    let modified = metadata.as_ref().and_then(|metadata| metadata.modified().ok());
+    let modified = modified.and_then(|at| i64::try_from(at.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok());
+    json!({
+        "kind": kind,
+        "path": path.display().to_string(),
+        "etag": etag,
+        "loaded": in_effect,
+        "changed": etag != in_effect,
+        "modified": modified.map(time),
+        "size": metadata.map(|metadata| metadata.len()),
+        "writable": writable,
+    })
 }
 
 /// Answers `POST /config/validate`.

@@ -113,7 +113,7 @@ pub(in crate::admin) fn explain(api: &AdminApi, request: &ApiRequest) -> ApiResu
     };
     let explained = explained.ok_or_else(unknown)?;
     let permitted = permitted(api, request.text("key"), [&explained.model, model])?;
-    let states = targets::list(&**api.control());
+    let states = targets::list(api);
     let state = |target: &ExplainedTarget| states.get(&format!("{}\n{}", target.provider, target.model));
     Ok(ApiResponse::json(json!({
         "model": explained.model,

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
 use super::change::{self, AuditAction};
 use super::time;
-use crate::account::{Amount, Key, KeyState, NewKey, Permission};
+use crate::account::{Amount, Key, KeyHash, KeyState, Keys, MAX_PREVIOUS, NewKey, Permission};
 use crate::admin::api::AdminApi;
 use crate::admin::error::{AdminApiError, ErrorCode};
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::config::{ConfigChange, EntryKind};
+use crate::config::{self, ConfigChange, EntryKind};
 use crate::limits::UsageLimits;
 
 /// Page of keys.
@@ -37,6 +37,28 @@ pub(in crate::admin) const LIMITS: Record = Record {
     ],
 };
 
+/// Earlier text of a key.
+const PREVIOUS: Record = Record {
+    name: "PreviousKey",
+    text: "Earlier text of a key that was rotated.",
+    members: &[
+        member("sha256", MemberType::Text, "First 12 digits of the hash."),
+        member("until", MemberType::Time, "End of its validity."),
+    ],
+};
+
+/// Rotation of a key.
+pub(in crate::admin) const ROTATION: Record = Record {
+    name: "Rotation",
+    text: "Rotation of a key.",
+    members: &[optional(
+        "grace",
+        MemberType::Text,
+        "Time for which the old text stays valid beside the new one, such as `24h`; at most 90 days. By default it is \
+         refused at once.",
+    )],
+};
+
 /// Key as it is shown.
 pub(in crate::admin) const KEY: Record = Record {
     name: "Key",
@@ -47,10 +69,21 @@ pub(in crate::admin) const KEY: Record = Record {
         member("state", MemberType::OneOf(&["usable", "disabled", "expired"]), "Whether it may be used."),
         member("enabled", MemberType::Flag, "Whether it is enabled."),
         optional("expires", MemberType::Time, "Expiry; null if it never expires."),
+        member(
+            "previous",
+            MemberType::List(&MemberType::Object(&PREVIOUS)),
+            "Earlier texts that are still valid after a rotation with a grace period.",
+        ),
         optional("account", MemberType::Text, "Account that is charged; null if there is none."),
         optional("models", MemberType::List(&MemberType::Text), "Permitted models; null for all."),
         optional("endpoints", MemberType::List(&MemberType::Text), "Permitted APIs; null for all."),
         optional("networks", MemberType::List(&MemberType::Text), "Permitted networks; null for all."),
+        optional(
+            "certificates",
+            MemberType::List(&MemberType::Text),
+            "Names of the client certificates of which one is needed; null for none.",
+        ),
+        optional("access_key", MemberType::Text, "Id of its access key for AWS SDKs; null if it has none."),
         member("losses", MemberType::Text, "Policy for losses in translation."),
         optional("prompt_cache", MemberType::Text, "Prompt-cache policy; null for that of the model."),
         member("images", MemberType::OneOf(&["envelope", "plain"]), "Response shape of image endpoints."),
@@ -67,7 +100,11 @@ pub(in crate::admin) const KEYS: Record = Record {
     members: &[
         member("items", MemberType::List(&MemberType::Object(&KEY)), "Keys."),
         optional("next_cursor", MemberType::Text, "Cursor of the next page; null at the end."),
-        member("total", MemberType::Count, "Number of all keys."),
+        member(
+            "total",
+            MemberType::Count,
+            "Number of all keys, or of those of the account that is asked for.",
+        ),
     ],
 };
 
@@ -95,15 +132,25 @@ fn permission(permission: &Permission) -> Value {
     }
 }
 
-fn show(key: &Key, now: i64) -> Value {
+fn digits(hash: KeyHash) -> String {
+    hash.to_hex().chars().take(HASH_DIGITS).collect()
+}
+
+fn show(key: &Key, keys: &Keys, now: i64) -> Value {
     let rules = &key.rules;
+    let certificates = rules
+        .certificates
+        .as_ref()
+        .map(|names| names.iter().map(|name| Value::from(name.text())).collect::<Value>());
+    let previous = keys.previous(&key.name).into_iter().filter(|(_, until)| *until > now);
+    let previous = previous.map(|(hash, until)| json!({ "sha256": digits(hash), "until": time(until) }));
     let networks = rules
         .networks
         .as_ref()
         .map(|networks| networks.iter().map(|network| Value::from(network.to_string())).collect::<Value>());
     json!({
         "name": &*key.name,
-        "sha256": key.hash.to_hex().chars().take(HASH_DIGITS).collect::<String>(),
+        "sha256": digits(key.hash),
         "state": match key.state(now) {
             KeyState::Usable => "usable",
             KeyState::Disabled => "disabled",
@@ -111,10 +158,13 @@ fn show(key: &Key, now: i64) -> Value {
         },
         "enabled": key.enabled,
         "expires": key.expires.map(time),
+        "previous": previous.collect::<Value>(),
         "account": key.account.as_ref().map(|account| &*account.name),
         "models": permission(&rules.models),
         "endpoints": permission(&rules.endpoints),
         "networks": networks,
+        "certificates": certificates,
+        "access_key": keys.access_key_id(&key.name),
         "losses": rules.losses.name(),
         "prompt_cache": rules.prompt_cache.map(|policy| policy.name()),
         "images": if rules.plain_images { "plain" } else { "envelope" },
@@ -131,17 +181,19 @@ pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult 
     let mut first: BTreeMap<Arc<str>, Value> = BTreeMap::new();
     let (mut total, mut more, now) = (0, false, now());
     api.control().with_snapshot(&mut |snapshot, _| {
-        total = snapshot.keys.len();
         for key in snapshot.keys.iter() {
             let in_account =
                 |name: &String| key.account.as_ref().is_some_and(|account| *account.name == **name);
+            if !account.as_ref().is_none_or(in_account) {
+                continue;
+            }
+            total = usize::saturating_add(total, 1);
             if after.as_ref().is_some_and(|after| *key.name <= **after)
-                || !account.as_ref().is_none_or(in_account)
                 || (first.len() > limit && first.last_key_value().is_some_and(|(last, _)| key.name >= *last))
             {
                 continue;
             }
-            first.insert(key.name.clone(), show(key, now));
+            first.insert(key.name.clone(), show(key, &snapshot.keys, now));
             if first.len() > limit.saturating_add(1) {
                 first.pop_last();
             }
@@ -161,7 +213,8 @@ pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult 
     let (name, now) = (request.name(0), now());
     let mut shown = None;
     api.control().with_snapshot(&mut |snapshot, _| {
-        shown = snapshot.keys.iter().find(|key| *key.name == *name).map(|key| show(key, now));
+        let key = snapshot.keys.iter().find(|key| *key.name == *name);
+        shown = key.map(|key| show(key, &snapshot.keys, now));
     });
     let shown = shown.ok_or_else(|| AdminApiError::unknown("key", name))?;
     with_file(api, EntryKind::Key, name, shown)
@@ -199,6 +252,10 @@ fn with_text(mut response: ApiResponse, key: &NewKey) -> ApiResponse {
 
 /// Answers `POST /keys`.
 pub(in crate::admin) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    api.repeats().once(request, || create_new(api, request))
+}
+
+fn create_new(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let name = change::id_of(request, EntryKind::Key)?;
     if name.len() > 128 {
         return Err(AdminApiError::field("name", "a name must have 1 to 128 bytes"));
@@ -229,6 +286,10 @@ pub(in crate::admin) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResul
     if request.body.contains_key("sha256") {
         return Err(AdminApiError::field("sha256", "the hash is changed by rotating the key"));
     }
+    if request.body.get("previous").is_some_and(|previous| !previous.is_null()) {
+        let message = "earlier texts are those of rotations; a null ends their validity";
+        return Err(AdminApiError::field("previous", message));
+    }
     change::update(api, request, EntryKind::Key, "key.update")
 }
 
@@ -239,11 +300,35 @@ pub(in crate::admin) fn remove(api: &AdminApi, request: &ApiRequest) -> ApiResul
 
 /// Answers `POST /keys/{name}/rotate`.
 pub(in crate::admin) fn rotate(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+    api.repeats().once(request, || rotate_to_new(api, request))
+}
+
+fn rotate_to_new(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let (kind, name) = (EntryKind::Key, request.name(0));
+    let grace = request.text("grace").map(config::parse_grace).transpose();
+    let grace = grace.map_err(|hint| AdminApiError::field("grace", hint))?;
     let key = generate()?;
-    let patch = [("sha256".to_owned(), Value::from(key.hash().to_hex()))].into_iter().collect();
+    let previous = match grace {
+        Some(grace) => earlier_texts(api, name, grace),
+        None => Value::Null,
+    };
+    let sha256 = Value::from(key.hash().to_hex());
+    let patch = [("sha256".to_owned(), sha256), ("previous".to_owned(), previous)].into_iter().collect();
     let change = ConfigChange::Merge { kind, id: name.to_owned(), patch };
     let action = AuditAction { name: "key.rotate", of: kind.name() };
     let (applied, audit) = change::apply(api, request, action, name, &change)?;
     Ok(with_text(change::answer(&applied, audit), &key))
+}
+
+/// Returns the texts of a key that stay valid after a rotation: the present one, and earlier ones whose time is not over.
+fn earlier_texts(api: &AdminApi, name: &str, grace: Duration) -> Value {
+    let now = now();
+    let until = now.saturating_add(i64::try_from(grace.as_secs()).unwrap_or(0));
+    let mut texts = Vec::new();
+    api.control().with_snapshot(&mut |snapshot, _| {
+        let present = snapshot.keys.iter().find(|key| *key.name == *name).map(|key| (key.hash, until));
+        let earlier = snapshot.keys.previous(name).into_iter().filter(|(_, until)| *until > now);
+        texts = present.into_iter().chain(earlier).take(MAX_PREVIOUS).collect();
+    });
+    texts.iter().map(|(hash, until)| json!({ "sha256": hash.to_hex(), "until": time(*until) })).collect()
 }

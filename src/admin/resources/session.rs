@@ -119,6 +119,9 @@ pub(in crate::admin) fn sign_in(api: &AdminApi, request: &ApiRequest) -> ApiResu
     let caller = found.inspect_err(|error| {
         let limited = error.code == ErrorCode::RateLimited;
         api.count_login("token", if limited { "limited" } else { "refused" });
+        if !limited {
+            api.record_refused_sign_in(request, error);
+        }
     })?;
     let holder = SessionHolder::Token(KeyHash::of(token));
     let (id, view) = begin(api, request, &caller, (holder, "token"))?;
@@ -187,6 +190,8 @@ pub(in crate::admin) fn oidc_callback(api: &AdminApi, request: &ApiRequest) -> A
             // The reason is for operators: it may help an attacker.
             tracing::warn!(%error, "a sign-in at the issuer of identities was refused");
             api.callers().count_failure(attempt);
+            let refused = AdminApiError::new(ErrorCode::Forbidden, error.public_text());
+            api.record_refused_sign_in(request, &refused);
             api.count_login("oidc", "refused");
             let page = failure(StatusCode::FORBIDDEN, error.public_text());
             return Ok(page.with_cookie(removed));

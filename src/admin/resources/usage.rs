@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 use crate::admin::api::AdminApi;
 use crate::admin::error::AdminApiError;
+use crate::admin::ledger_pool::LedgerPool;
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
 use crate::ledger::breakdown::{self, UsageDimension, UsageOrder, UsageQuery};
 use crate::ledger::export::{self, UsagePeriod, date};
-use crate::ledger::report::UsageFilter;
+use crate::ledger::report::{LONGEST_SEARCH, RecordQuery, StatusFilter, UsageFilter};
 use crate::wire::path::{query_value, query_values};
 
 /// Rows of a report.
@@ -30,6 +31,10 @@ pub(in crate::admin) const GROUPS: [&str; 8] =
     ["hour", "day", "month", "account", "key", "model", "provider", "error"];
 /// Orders of a report.
 pub(in crate::admin) const ORDERS: [&str; 5] = ["-cost", "-requests", "-failed", "-input", "-output"];
+/// Orders of records.
+pub(in crate::admin) const RECORD_ORDERS: [&str; 2] = ["time", "-time"];
+/// Statuses of records.
+pub(in crate::admin) const RECORD_STATUSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "error"];
 /// Largest number of combinations of names with rows of their own.
 const MOST_TOP: usize = 1_000;
 
@@ -57,7 +62,8 @@ pub(in crate::admin) const USAGE: Record = Record {
 /// Page of records.
 pub(in crate::admin) const RECORDS: Record = Record {
     name: "UsageRecordPage",
-    text: "Page of usage records, in the order in which requests ended.",
+    text: "Page of usage records, in the order in which requests ended, or the latest first. In a fleet, those of a day come \
+           account by account.",
     members: &[
         member(
             "items",
@@ -183,34 +189,76 @@ pub(in crate::admin) fn sums(api: &AdminApi, request: &ApiRequest) -> ApiResult 
     })))
 }
 
+/// Returns the query of single records.
+fn record_query(request: &ApiRequest) -> Result<RecordQuery, AdminApiError> {
+    let one_of = |names: &[&str]| format!("write one of {}", names.join(", "));
+    let newest_first = match request.parameter("order").as_deref() {
+        None | Some("time") => false,
+        Some("-time") => true,
+        Some(_) => return Err(AdminApiError::field("order", one_of(&RECORD_ORDERS))),
+    };
+    let status = request.parameter("status").map(|status| {
+        StatusFilter::parse(&status).ok_or_else(|| AdminApiError::field("status", one_of(&RECORD_STATUSES)))
+    });
+    let text = request.parameter("text");
+    if text.as_ref().is_some_and(|text| text.len() > LONGEST_SEARCH) {
+        return Err(AdminApiError::field("text", format!("the maximum is {LONGEST_SEARCH} bytes")));
+    }
+    // An empty provider or error is a value, as for sums.
+    let name = |name: &str| query_value(request.query.as_deref(), name).map(|value| value.into_owned());
+    Ok(RecordQuery {
+        filter: filter(request)?,
+        request: request.parameter("request"),
+        text,
+        provider: name("provider"),
+        error: name("error"),
+        status: status.transpose()?,
+        newest_first,
+    })
+}
+
+/// Writes all records that a query chooses. Other operations take turns between the pages.
+fn write_records(
+    ledger: &LedgerPool,
+    query: &RecordQuery,
+    is_csv: bool,
+    out: &mut dyn std::io::Write,
+) -> std::io::Result<()> {
+    if is_csv {
+        export::write_record_names(out)?;
+    }
+    let mut cursor: Option<String> = None;
+    loop {
+        let next = ledger.with(|ledger| {
+            ledger.records_page(query, cursor.as_deref(), usize::MAX, &mut |record| {
+                if is_csv {
+                    return export::write_record_csv(out, record);
+                }
+                writeln!(out, "{}", export::record_json(record))
+            })
+        });
+        cursor = next.map_err(|error| std::io::Error::other(error.to_string()))?;
+        if cursor.is_none() {
+            return Ok(());
+        }
+    }
+}
+
 /// Answers `GET /usage/records`.
 pub(in crate::admin) fn records(api: &AdminApi, request: &ApiRequest) -> ApiResult {
-    let (filter, format) = (filter(request)?, format(request)?);
+    let (query, format) = (record_query(request)?, format(request)?);
     if format != "json" {
         let (media, end) = media(format);
-        let name = format!("usage-records-{}.{end}", date(filter.from));
+        let name = format!("usage-records-{}.{end}", date(query.filter.from));
         let ledger = Arc::clone(api.ledger());
-        let write = move |out: &mut dyn std::io::Write| {
-            if end == "csv" {
-                export::write_record_names(out)?;
-            }
-            let written = ledger.with(|ledger| {
-                ledger.records(&filter, &mut |record| {
-                    if end == "csv" {
-                        return export::write_record_csv(out, record);
-                    }
-                    writeln!(out, "{}", export::record_json(record))
-                })
-            });
-            written.map_err(|error| std::io::Error::other(error.to_string()))
-        };
+        let write = move |out: &mut dyn std::io::Write| write_records(&ledger, &query, end == "csv", out);
         return Ok(ApiResponse::of(AnswerContent::Pieces(media, name, Box::new(write))));
     }
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let cursor = request.parameter("cursor");
     let mut items = Vec::new();
     let next = api.ledger().with(|ledger| {
-        ledger.records_page(&filter, cursor.as_deref(), limit, &mut |record| {
+        ledger.records_page(&query, cursor.as_deref(), limit, &mut |record| {
             items.push(export::record_json(record));
             Ok(())
         })

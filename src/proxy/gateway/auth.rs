@@ -51,8 +51,8 @@ pub(in crate::proxy) fn authenticate(head: &RequestHeader, ctx: &mut Context) ->
                 TaskEndpoint::Submit(_) | TaskEndpoint::Query(_) | TaskEndpoint::Content(_),
             )),
             Some(tokens),
-        ) if is_token(&text) => key_of(tokens, &live.snapshot.keys, &text)?,
-        _ => live.snapshot.keys.find(&text),
+        ) if is_token(&text) => key_of(tokens, &live.snapshot.keys, &text, ctx.now())?,
+        _ => live.snapshot.keys.find_at(&text, ctx.now()),
     };
     set_key(ctx, found, &text)
 }
@@ -210,7 +210,7 @@ pub(in crate::proxy) fn authorize_named_models(
     Ok(())
 }
 
-/// Returns the key of an access token. `None` if the key no longer exists.
+/// Returns the key of an access token at `now`, in Unix seconds. `None` if the key no longer exists.
 ///
 /// # Errors
 /// Returns [`ErrorKind::ExpiredKey`] or [`ErrorKind::InvalidKey`] if the token is not valid.
@@ -218,9 +218,10 @@ pub(in crate::proxy) fn key_of<'k>(
     tokens: &Tokens,
     keys: &'k Keys,
     token: &str,
+    now: i64,
 ) -> Result<Option<&'k Arc<Key>>, ApiError> {
     match tokens.verify(token) {
-        Ok(hash) => Ok(keys.of_hash(hash)),
+        Ok(hash) => Ok(keys.of_hash_at(hash, now)),
         Err(TokenFault::Expired) => {
             Err(ApiError::new(ErrorKind::ExpiredKey, "The access token has expired; request a new one."))
         }

@@ -21,16 +21,13 @@ use crate::admin::{
 use crate::config::{ReloadOutcome, Reloader, StoreSettings};
 use crate::json::Writer;
 use crate::ledger::admin::LedgerAdmin;
-use crate::limits::{Calendar, Scope};
+use crate::limits::{Calendar, LimitState, Scope, UsageLimits};
 use crate::metrics::Metrics;
 use crate::proxy::Gateway;
 use crate::proxy::Shutdown;
 use crate::route::Nanos;
 use crate::snapshot::Snapshot;
 use crate::supervise::Supervised;
-
-/// Threads for operations that block: files, databases, exports.
-const BLOCKING_THREADS: usize = 4;
 
 /// Admin port on a thread of its own.
 pub(in crate::proxy) struct AdminThread {
@@ -55,7 +52,7 @@ impl AdminThread {
         // A runtime of its own: the admin port responds even if every worker is busy.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(BLOCKING_THREADS)
+            .max_blocking_threads(admin::BLOCKING_THREADS)
             .thread_name("admin-work")
             .build()?;
         let listener = {
@@ -102,6 +99,18 @@ pub(in crate::proxy) struct ProcessControl {
     pub(in crate::proxy) listeners: Arc<ListenerHandle>,
     pub(in crate::proxy) store_address: StoreAddress,
     pub(in crate::proxy) tls: Arc<TlsEndpoints>,
+}
+
+/// Returns limits with what a state has used of them.
+fn limit_use(
+    limits: UsageLimits,
+    state: &LimitState,
+    account: Option<String>,
+    (now, calendar): (Nanos, &Calendar),
+) -> LimitUse {
+    let (requests, tokens) = state.remaining(&limits, now);
+    let spent = state.spent(calendar).filter(|_| !state.needs_spend());
+    LimitUse { limits, account, requests, tokens, in_flight: state.in_flight(), spent }
 }
 
 impl GatewayControl for ProcessControl {
@@ -193,9 +202,29 @@ impl GatewayControl for ProcessControl {
                 (*account.limits(), account.limit_state(registry).clone(), None)
             }
         };
-        let (requests, tokens) = state.remaining(&limits, live.billing.nanos(Instant::now()));
-        let spent = state.spent(&Calendar::at(unix_now())).filter(|_| !state.needs_spend());
-        Some(LimitUse { limits, account, requests, tokens, in_flight: state.in_flight(), spent })
+        let now = live.billing.nanos(Instant::now());
+        Some(limit_use(limits, &state, account, (now, &Calendar::at(unix_now()))))
+    }
+
+    fn each_limit_in_use(&self, visit: &mut dyn FnMut(Scope, &str, LimitUse)) {
+        let live = self.gateway.live.load_full();
+        let registry = &live.billing.limit_states;
+        let (now, calendar) = (live.billing.nanos(Instant::now()), Calendar::at(unix_now()));
+        let at = (now, &calendar);
+        // A look at an unused key must not make a state for it: there may be a million of them.
+        let unused = if registry.are_shared() { LimitState::shared() } else { LimitState::new() };
+        let keys = &live.snapshot.keys;
+        for key in keys.iter().filter(|key| !key.rules.limits.is_empty()) {
+            let state = registry.find(Scope::Key, &key.name);
+            let account = key.account.as_ref().map(|account| account.name.to_string());
+            let state = state.as_deref().unwrap_or(&unused);
+            visit(Scope::Key, &key.name, limit_use(key.rules.limits, state, account, at));
+        }
+        for account in keys.accounts().filter(|account| !account.limits().is_empty()) {
+            let state = registry.find(Scope::Account, &account.name);
+            let state = state.as_deref().unwrap_or(&unused);
+            visit(Scope::Account, &account.name, limit_use(*account.limits(), state, None, at));
+        }
     }
 
     fn set_drained(&self, provider: &str, model: &str, drained: bool) -> bool {

@@ -56,6 +56,10 @@ const SWEEP: Duration = Duration::from_secs(30);
 /// Time without use after which the memory of a tokenizer vocabulary is released, at most twice this long.
 const VOCABULARY_IDLE: Duration = Duration::from_secs(600);
 
+/// Who has asked for a reload in the audit log: a signal, or a changed file.
+const HANGUP: &str = "signal:SIGHUP";
+const WATCH: &str = "watch";
+
 /// Retired snapshots that requests may still use. A background task drops them: dropping 100,000 keys takes
 /// milliseconds.
 #[derive(Clone, Default)]
@@ -210,7 +214,7 @@ impl Signals {
         tokio::spawn(memory::trim_periodically(self.metrics.clone()));
         let mut sweep = tokio::time::interval(SWEEP);
         let mut release = tokio::time::interval(VOCABULARY_IDLE);
-        let (mut reload, mut once_more) = (BackgroundTask(None), false);
+        let (mut reload, mut once_more, mut cause) = (BackgroundTask(None), false, HANGUP);
         let mut upgrade = BackgroundTask(None);
         let mut changes = self.watch_files();
         // Reloads and upgrades run as tasks, so that SIGTERM takes effect during a slow file or a hung process.
@@ -221,19 +225,21 @@ impl Signals {
                 () = changes.changed() => {
                     tracing::info!("configuration files have changed");
                     once_more = reload.is_running();
+                    cause = WATCH;
                     if !once_more {
-                        reload.start(self.clone().reload());
+                        reload.start(self.clone().reload(cause));
                     }
                 }
                 _ = streams.hangup.recv() => {
                     // The running reload may have read its files before this signal, so another one must follow.
                     once_more = reload.is_running();
+                    cause = HANGUP;
                     if !once_more {
-                        reload.start(self.clone().reload());
+                        reload.start(self.clone().reload(cause));
                     }
                 }
                 _ = reload.join() => if std::mem::take(&mut once_more) {
-                    reload.start(self.clone().reload());
+                    reload.start(self.clone().reload(cause));
                 },
                 _ = streams.quit.recv() => if !upgrade.is_running() {
                     upgrade.start(self.clone().upgrade(false));
@@ -329,7 +335,8 @@ impl Signals {
         })
     }
 
-    async fn reload(self: Arc<Self>) {
+    /// Reloads the configuration. `cause` is who has asked for it in the audit log.
+    async fn reload(self: Arc<Self>, cause: &'static str) {
         if let Ok(now) = NotifyState::monotonic_usec_now() {
             notify(&[NotifyState::Reloading, now]);
         }
@@ -348,7 +355,9 @@ impl Signals {
             if let Err(fault) = address.renew(&store) {
                 tracing::error!(%fault, "the new URL of the store was rejected; the old one stays in effect");
             }
-            (reloader.reload(), api.reload_access())
+            let (outcome, access) = (reloader.reload(), api.reload_access());
+            api.record_reload(cause, &outcome, access.as_ref().err());
+            (outcome, access)
         };
         match tokio::task::spawn_blocking(work).await {
             Ok((outcome, access)) => {
@@ -367,6 +376,9 @@ impl Signals {
         let socket = &self.settings.upgrade_socket;
         let successor = if start { Some(Successor::start(socket, TRANSFER_TIMEOUT).await?) } else { None };
         tracing::info!(in_flight = self.shutdown.in_flight(), "handing over to a new process");
+        let (api, cause) =
+            (self.admin.api().clone(), if start { "signal:SIGUSR2" } else { "signal:SIGQUIT" });
+        let _ = tokio::task::spawn_blocking(move || api.record_upgrade(cause)).await;
         transfer_listeners(self.listeners.fds(), socket).await?;
         if let Some(successor) = successor {
             successor.detach();

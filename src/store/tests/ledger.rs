@@ -139,7 +139,7 @@ fn account_unknown_or_disabled_is_refused(place: &dyn TestBackend) {
     assert!(matches!(admin.account("acme"), Err(AdminError::Unknown(_))));
     assert!(matches!(admin.credit("acme", 1, "", None), Err(AdminError::Unknown(_))));
     assert!(matches!(admin.set_enabled("acme", true), Err(AdminError::Unknown(_))));
-    assert!(matches!(admin.credits("acme", 1), Err(AdminError::Unknown(_))));
+    assert!(matches!(admin.credits("acme", None, 1), Err(AdminError::Unknown(_))));
     open_account(&*admin, "acme", 100);
     assert!(matches!(admin.create(&id("acme")), Err(AdminError::Exists(_))));
     ledger.flush();
@@ -184,10 +184,10 @@ fn credit_with_a_reference_counts_once_and_balance_is_limited(place: &dyn TestBa
     }
     assert_eq!(admin.credit("acme", LARGEST - 30, "", None).unwrap().balance, LARGEST);
     assert!(matches!(admin.credit("acme", 1, "", None), Err(AdminError::TooLarge)));
-    let credits = admin.credits("acme", 2).unwrap();
+    let credits = admin.credits("acme", None, 2).unwrap();
     assert_eq!(credits.iter().map(|credit| credit.amount).collect::<Vec<_>>(), [LARGEST - 30, -20]);
     assert_eq!((&*credits[1].note, &credits[1].reference), ("back", &None));
-    let all = admin.credits("acme", 10).unwrap();
+    let all = admin.credits("acme", None, 10).unwrap();
     assert_eq!(all[2].reference.as_deref(), Some("inv-1"));
     let names: Vec<String> = admin.accounts().unwrap().into_iter().map(|account| account.name).collect();
     assert_eq!(names, ["acme"]);

@@ -5,6 +5,7 @@ pub(crate) mod ledger;
 pub(crate) mod owners;
 #[path = "../../../tests/support/ports.rs"]
 mod ports;
+pub(crate) mod records;
 /// Server support, shared with the tests of the running gateway.
 #[path = "../../../tests/support/valkey.rs"]
 pub(crate) mod server;

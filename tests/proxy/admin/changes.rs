@@ -16,6 +16,11 @@ use crate::support::{Gate, reply};
 
 use super::{ADMIN, Ask};
 
+/// Formats Unix seconds.
+fn rfc3339(seconds: u64) -> String {
+    jiff::Timestamp::from_second(i64::try_from(seconds).unwrap()).unwrap().to_string()
+}
+
 pub(super) fn patch(path: &str) -> Ask {
     Ask::new("PATCH", path).token(ADMIN)
 }
@@ -168,6 +173,10 @@ async fn admin_change_of_a_file_that_an_editor_has_changed_is_refused() {
     let changed: Vec<&Value> =
         files["items"].as_array().unwrap().iter().filter(|file| file["changed"] == true).collect();
     assert!(changed.len() == 1 && changed[0]["path"].as_str().unwrap().ends_with("keys.toml"), "{files}");
+    let kinds: Vec<&str> =
+        files["items"].as_array().unwrap().iter().map(|file| file["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["gateway", "routes", "keys", "admin"]);
+    assert!(changed[0]["size"].as_u64().unwrap() > 100 && changed[0]["modified"].is_string(), "{files}");
     let refused = post("/keys").body(json!({ "name": "x" })).expect(&gateway, 409).await;
     assert_eq!(refused["error"]["code"], "changed_on_disk");
     let reloaded = Ask::new("POST", "/config/reload").token(OPERATOR).expect(&gateway, 200).await;
@@ -263,9 +272,36 @@ async fn admin_account_is_credited_once_for_a_reference() {
     assert_eq!((&again["repeated"], &again["balance"]), (&json!(true), &json!("12.5")));
     let other = credit.clone().body(json!({ "amount": "3", "reference": "r-1" })).expect(&gateway, 409).await;
     assert_eq!(other["error"]["field"], "reference");
-    let keyed = credit.body(json!({ "amount": "-0.000000001" })).header("idempotency-key", "k-1");
+    // A deduction takes money away, which is not for an operator.
+    let deduction = credit.body(json!({ "amount": "-0.000000001" })).header("idempotency-key", "k-1");
+    assert_eq!(deduction.expect(&gateway, 403).await["error"]["code"], "forbidden");
+    assert_eq!(get("/accounts/acme").expect(&gateway, 200).await["balance"], "12.5");
+    let keyed = deduction.token(ADMIN);
     keyed.expect(&gateway, 200).await;
     assert_eq!(keyed.expect(&gateway, 200).await["balance"], "12.499999999");
+    for (body, status) in [
+        (json!({ "amount": "1", "reference": "r-1" }), 409),
+        (json!({ "amount": "2.5", "reference": "r-1" }), 200),
+        (json!({ "amount": "9223372037" }), 400),
+        (json!({ "amount": "1" }), 200),
+    ] {
+        let tried = post("/accounts/acme/credits?dry_run=true").body(body).expect(&gateway, status).await;
+        assert!(status != 200 || tried["applied"] == false, "{tried}");
+        assert!(
+            status != 200
+                || tried["balance"]
+                    == if tried["repeated"] == true { "12.499999999" } else { "13.499999999" }
+        );
+    }
+    let tried = post("/accounts?dry_run=true").body(json!({ "name": "new", "credit": "1" }));
+    assert_eq!(tried.expect(&gateway, 200).await["balance"], "1");
+    get("/accounts/new").expect(&gateway, 404).await;
+    post("/accounts?dry_run=true").body(json!({ "name": "acme" })).expect(&gateway, 409).await;
+    let first = get("/accounts/acme/credits?limit=2").expect(&gateway, 200).await;
+    let rest = format!("/accounts/acme/credits?limit=2&cursor={}", first["next_cursor"].as_str().unwrap());
+    let rest = get(&rest).expect(&gateway, 200).await;
+    assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next_cursor"]), (1, &Value::Null), "{rest}");
+    assert_eq!(rest["items"][0]["note"], "first credit");
     let credits = get("/accounts/acme/credits?limit=2").expect(&gateway, 200).await;
     assert_eq!(
         (&credits["items"][0]["reference"], credits["items"].as_array().unwrap().len()),
@@ -299,6 +335,56 @@ async fn admin_limits_of_an_account_without_keys_are_shown() {
     }
     let used = get("/accounts/new/limits").expect(&gateway, 200).await;
     assert_eq!((&used["items"][0]["limit"], &used["items"][0]["used"]), (&json!("concurrent"), &json!("0")));
+}
+
+#[tokio::test]
+async fn admin_change_of_an_account_takes_place_as_a_whole_or_not_at_all() {
+    let gateway = Gateway::start(&with_tokens(Setup::new().account("acme", "5"))).await;
+    let is_enabled = async || get("/accounts/acme").expect(&gateway, 200).await["enabled"] == true;
+    let both = |limits: Value| patch("/accounts/acme").body(json!({ "enabled": false, "limits": limits }));
+    both(json!({ "concurrent": 0 })).expect(&gateway, 400).await;
+    assert!(is_enabled().await, "a refused limit has disabled the account");
+    let stale = both(json!({ "concurrent": 2 })).header("if-match", "\"0123456789abcdef0123456789abcdef\"");
+    assert_eq!(stale.expect(&gateway, 412).await["error"]["code"], "stale");
+    assert!(is_enabled().await, "a stale change has disabled the account");
+    let nobody = patch("/accounts/nobody").body(json!({ "enabled": true, "limits": { "concurrent": 2 } }));
+    nobody.expect(&gateway, 404).await;
+    assert!(!gateway.read("keys.toml").contains("nobody"));
+    let changed = both(json!({ "concurrent": 2 })).expect(&gateway, 200).await;
+    assert_eq!((&changed["enabled"], &changed["limits"]["concurrent"]), (&json!(false), &json!(2)));
+    // The version of an account is that of the file that has its limits.
+    let etag = get("/accounts/acme").send(&gateway).await.get("etag").unwrap().to_owned();
+    let stale = patch("/accounts/acme").body(json!({ "enabled": true })).header("if-match", "\"0\"");
+    stale.expect(&gateway, 412).await;
+    assert!(!is_enabled().await);
+    let current = patch("/accounts/acme").body(json!({ "enabled": true })).header("if-match", &etag);
+    current.expect(&gateway, 200).await;
+    // A dry run shows what would be, and changes nothing.
+    let tried = patch("/accounts/acme?dry_run=true")
+        .body(json!({ "enabled": false, "limits": { "spend_per_day": "1.5" } }))
+        .expect(&gateway, 200)
+        .await;
+    assert_eq!((&tried["applied"], &tried["enabled"]), (&json!(false), &json!(false)));
+    assert_eq!(
+        (&tried["limits"]["concurrent"], &tried["limits"]["spend_per_day"]),
+        (&json!(2), &json!("1.5"))
+    );
+    let shown = get("/accounts/acme").expect(&gateway, 200).await;
+    assert_eq!((&shown["enabled"], &shown["limits"]["spend_per_day"]), (&json!(true), &Value::Null));
+    // A null removes what it names.
+    let removed = patch("/accounts/acme").body(json!({ "limits": null })).expect(&gateway, 200).await;
+    assert_eq!(removed["limits"]["concurrent"], Value::Null, "{removed}");
+}
+
+#[tokio::test]
+async fn admin_change_of_an_account_with_writes_off_changes_nothing() {
+    let mut setup = with_tokens(Setup::new().account("acme", "5"));
+    setup.log += "[admin]\nwrites = false\n";
+    let gateway = Gateway::start(&setup).await;
+    let both = json!({ "enabled": false, "limits": { "concurrent": 2 } });
+    let refused = patch("/accounts/acme").body(both).expect(&gateway, 409).await;
+    assert_eq!(refused["error"]["code"], "read_only");
+    assert_eq!(get("/accounts/acme").expect(&gateway, 200).await["enabled"], true);
 }
 
 #[tokio::test]
@@ -352,4 +438,67 @@ async fn admin_drained_target_gets_no_further_requests_and_ends_those_in_progres
     client.send(Form::Chat.request(true)).await;
     client.head().await;
     assert_eq!((first.count(), second.count()), (2, 4));
+}
+
+#[tokio::test]
+async fn admin_drained_target_is_resumed_at_its_time_and_says_why_it_was_drained() {
+    let upstream = provider().await;
+    let setup = Setup::new().provider("a", "openai-compatible", &format!("http://{}/v1", upstream.addr), "");
+    let gateway = Gateway::start(&with_tokens(setup.model("gpt", "a", "gpt"))).await;
+    let drain = |body: Value| Ask::new("POST", "/targets/a/gpt/drain").token(OPERATOR).body(body);
+    for (body, field) in [
+        (json!({ "until": "soon" }), "until"),
+        (json!({ "until": "2020-01-01T00:00:00Z" }), "until"),
+        (json!({ "reason": "x".repeat(257) }), "reason"),
+    ] {
+        assert_eq!(drain(body).expect(&gateway, 400).await["error"]["field"], field);
+    }
+    let far = json!({ "until": "2099-01-31T00:00:00Z", "reason": "maintenance" });
+    let drained = drain(far).expect(&gateway, 200).await["target"].clone();
+    assert_eq!(
+        (&drained["state"], &drained["drain_reason"], &drained["drained_until"]),
+        (&json!("drained"), &json!("maintenance"), &json!("2099-01-31T00:00:00Z"))
+    );
+    assert_ne!(chat(&gateway, KEY).await, 200);
+    let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(2);
+    let soon = soon.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let soon = rfc3339(soon);
+    let changed = drain(json!({ "until": soon })).expect(&gateway, 200).await;
+    assert_eq!((&changed["changed"], &changed["target"]["drain_reason"]), (&json!(true), &Value::Null));
+    crate::support::soon(async {
+        while get("/targets/a/gpt").expect(&gateway, 200).await["state"] != "closed" {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    })
+    .await;
+    assert_eq!(chat(&gateway, KEY).await, 200);
+    let line = get("/audit?action=target.resume").expect(&gateway, 200).await["items"][0].clone();
+    assert_eq!((&line["actor"], &line["object"]), (&json!("clock"), &json!("target/a/gpt")));
+    assert!(!gateway.read("admin/drained.json").contains("gpt"));
+}
+
+#[tokio::test]
+async fn admin_breaker_is_closed_by_hand() {
+    let answers = vec![reply::json(500, "{}"), reply::json(200, Form::Chat.whole("gpt"))];
+    let upstream = Upstream::answering_each(answers).await;
+    let mut setup =
+        Setup::new().provider("a", "openai-compatible", &format!("http://{}/v1", upstream.addr), "");
+    setup.routes += "[breaker]\nfailures = 1\ncooldown = \"10m\"\nlongest = \"10m\"\n[retry]\nattempts = 1\n";
+    let gateway = Gateway::start(&with_tokens(setup.model("gpt", "a", "gpt"))).await;
+    chat(&gateway, KEY).await;
+    let open = get("/targets/a/gpt").expect(&gateway, 200).await;
+    assert_eq!(open["state"], "open", "{open}");
+    Ask::new("POST", "/targets/a/gpt/close").token(super::READER).expect(&gateway, 403).await;
+    let close = Ask::new("POST", "/targets/a/gpt/close").token(OPERATOR);
+    let closed = close.expect(&gateway, 200).await;
+    assert_eq!(
+        (&closed["changed"], &closed["target"]["state"]),
+        (&json!(true), &json!("closed")),
+        "{closed}"
+    );
+    assert_eq!(close.expect(&gateway, 200).await["changed"], false);
+    assert_eq!(chat(&gateway, KEY).await, 200);
+    assert_eq!(get("/targets/a/gpt").expect(&gateway, 200).await["failures_percent"], 0);
+    let line = get("/audit?action=target.close").expect(&gateway, 200).await["items"][0].clone();
+    assert_eq!((&line["actor"], &line["before"]["state"]), (&json!("token:otto"), &json!("open")));
 }

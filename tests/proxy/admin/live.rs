@@ -2,15 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{Ask, READER, get, with_tokens};
+use super::sessions::cookie_of;
+use super::{ADMIN, Ask, OPERATOR, READER, get, post, with_tokens};
 use crate::support::client::{Client, post_with};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
 use crate::support::http1::Piece;
 use crate::support::reply;
 use crate::support::setup::{KEY, Setup};
-use crate::support::until;
 use crate::support::upstream::Upstream;
+use crate::support::{soon, until};
 
 /// Client of a stream of events.
 struct Listener {
@@ -20,11 +21,20 @@ struct Listener {
 
 impl Listener {
     async fn start(gateway: &Gateway, query: &str) -> Listener {
+        Listener::of(gateway, &get(&format!("/events{query}"))).await
+    }
+
+    async fn of(gateway: &Gateway, ask: &Ask) -> Listener {
         let mut client = Client::connect(gateway.admin).await;
-        client.send(get(&format!("/events{query}")).bytes()).await;
+        client.send(ask.bytes()).await;
         let head = client.head().await;
         assert_eq!((head.status(), head.get("content-type")), (200, Some("text/event-stream")));
         Listener { client, text: String::new() }
+    }
+
+    /// Waits for the end of the stream.
+    async fn ends(mut self) {
+        soon(async { while let Piece::Data(_) = self.client.piece().await {} }).await;
     }
 
     /// Reads the next event of a name.
@@ -70,7 +80,7 @@ async fn admin_live_requests_have_shape_and_timing_and_no_text() {
     assert!(!event.to_string().contains("sesame") && event.get("client").is_none(), "{event}");
     drop(listener);
     // The listener is gone, and requests cost nothing any more.
-    crate::support::soon(async {
+    soon(async {
         while get("/instance").expect(&gateway, 200).await["listeners"] != 0 {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
@@ -89,7 +99,7 @@ async fn admin_live_targets_are_sent_when_their_state_changes() {
         (&first["model"], &first["state"], &first["models"]),
         (&json!("m"), &json!("closed"), &json!(["m"]))
     );
-    Ask::new("POST", "/targets/a/m/drain").token(super::OPERATOR).expect(&gateway, 200).await;
+    Ask::new("POST", "/targets/a/m/drain").token(OPERATOR).expect(&gateway, 200).await;
     assert_eq!(listener.event("target").await["state"], "drained");
 }
 
@@ -104,4 +114,29 @@ async fn admin_live_streams_are_bounded_and_drain_does_not_wait_for_them() {
     assert_eq!(refused["error"]["code"], "unavailable");
     gateway.signal(nix::sys::signal::Signal::SIGTERM);
     until(|| !gateway.runs()).await;
+}
+
+/// What a listener may see ends with its right to see it.
+#[tokio::test]
+async fn admin_live_stream_ends_with_the_authority_of_its_caller() {
+    let gateway = Gateway::start(&with_tokens(Setup::new())).await;
+    let sign_in = Ask::new("POST", "/session").header("sec-fetch-site", "same-origin");
+    let session = sign_in.body(json!({ "token": OPERATOR })).send(&gateway).await;
+    let (cookie, csrf) = (cookie_of(&session), session.json()["csrf"].as_str().unwrap().to_owned());
+    let by_session = Ask::new("GET", "/events?topic=requests").header("cookie", &cookie);
+    let by_session = Listener::of(&gateway, &by_session).await;
+    let sign_out = Ask::new("DELETE", "/session").header("cookie", &cookie).header("x-csrf-token", &csrf);
+    sign_out.header("sec-fetch-site", "same-origin").expect(&gateway, 200).await;
+    by_session.ends().await;
+
+    let by_token = Listener::start(&gateway, "?topic=requests").await;
+    let mut other = Listener::of(&gateway, &Ask::new("GET", "/events?topic=totals").token(ADMIN)).await;
+    let rita = "name = \"rita\"\n";
+    let tokens = gateway.read("admin.toml").replace(rita, &format!("{rita}enabled = false\n"));
+    gateway.replace("admin.toml", &tokens);
+    post("/config/reload").expect(&gateway, 200).await;
+    by_token.ends().await;
+    // Others go on.
+    other.event("totals").await;
+    other.event("totals").await;
 }

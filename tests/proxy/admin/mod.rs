@@ -1,6 +1,8 @@
 //! The admin API of a running gateway.
 
+mod audit;
 mod changes;
+mod connections;
 mod fleet;
 mod guards;
 mod live;
@@ -8,6 +10,7 @@ mod many;
 mod oidc;
 mod playground;
 mod reads;
+mod rotation;
 mod sessions;
 mod usage;
 
@@ -122,14 +125,29 @@ fn conforms(document: &Value, schema: &Value, value: &Value, at: &str) {
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
         return conforms(document, document.pointer(&reference[1..]).unwrap(), value, at);
     }
-    match schema["type"].as_str() {
+    if let Some(any) = schema["anyOf"].as_array() {
+        let described = any.iter().find(|one| one["type"] != "null" || value.is_null()).unwrap();
+        if !value.is_null() {
+            conforms(document, described, value, at);
+        }
+        return;
+    }
+    let types: Vec<&str> = match &schema["type"] {
+        Value::Array(types) => types.iter().map(|of| of.as_str().unwrap()).collect(),
+        of => of.as_str().into_iter().collect(),
+    };
+    if value.is_null() {
+        assert!(types.is_empty() || types.contains(&"null"), "{at} is null, and described as {types:?}");
+        return;
+    }
+    match types.first().copied() {
         Some("object") => {
             let members = value.as_object().unwrap_or_else(|| panic!("{at}: {value} is no object"));
             for name in schema["required"].as_array().into_iter().flatten() {
                 assert!(members.contains_key(name.as_str().unwrap()), "{at} lacks {name}: {value}");
             }
             let Some(properties) = schema["properties"].as_object() else { return };
-            for (name, member) in members.iter().filter(|(_, member)| !member.is_null()) {
+            for (name, member) in members {
                 // Lines of the audit log and usage have further members.
                 let described = properties.get(name);
                 assert!(
@@ -150,7 +168,7 @@ fn conforms(document: &Value, schema: &Value, value: &Value, at: &str) {
         Some("boolean") => assert!(value.is_boolean(), "{at}: {value} is no flag"),
         _ => {}
     }
-    if let (Some(values), false) = (schema["enum"].as_array(), value.is_null()) {
+    if let Some(values) = schema["enum"].as_array() {
         assert!(values.contains(value), "{at}: {value} is not one of {values:?}");
     }
 }

@@ -101,7 +101,84 @@ async fn admin_limits_in_use_are_shown_for_keys_and_accounts() {
         (&json!("spend_per_month"), nanos(&total)),
         "{account}"
     );
+    // All of them, those of which most is used first.
+    let all = get("/limits").expect(&gateway, 200).await;
+    let shares: Vec<u64> = all["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["use"]["share_percent"].as_u64().unwrap())
+        .collect();
+    assert_eq!((&all["total"], shares.len()), (&json!(4), 4), "{all}");
+    assert!(shares.is_sorted_by(|a, b| a >= b), "{all}");
+    let row = |name: &str| {
+        all["items"].as_array().unwrap().iter().find(|row| row["use"]["limit"] == name).unwrap().clone()
+    };
+    assert_eq!(row("spend_per_month")["scope"], "account");
+    assert_eq!(
+        (&row("spend_per_day")["use"]["used"], &row("spend_per_day")["account"]),
+        (&shown["items"][2]["used"], &json!("acme"))
+    );
+    let one = get("/limits?limit=1").expect(&gateway, 200).await;
+    assert_eq!((one["items"].as_array().unwrap().len(), &one["total"]), (1, &json!(4)));
+    assert_eq!(get("/limits?over=1.5").expect(&gateway, 200).await["items"], json!([]));
+    for wrong in ["over=-1", "over=x", "over=NaN", "limit=0"] {
+        get(&format!("/limits?{wrong}")).expect(&gateway, 400).await;
+    }
     for path in ["/keys/nobody/limits", "/accounts/nobody/limits"] {
         get(path).expect(&gateway, 404).await;
+    }
+}
+
+fn requests(page: &Value) -> Vec<String> {
+    let items = page["items"].as_array().unwrap();
+    items.iter().map(|item| item["request"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn admin_usage_records_are_shown_newest_first_and_found_by_id_and_text() {
+    let (_upstream, gateway) = gateway().await;
+    let oldest = requests(&get("/usage/records").expect(&gateway, 200).await);
+    let newest = get("/usage/records?order=-time").expect(&gateway, 200).await;
+    assert_eq!(requests(&newest), oldest.iter().rev().cloned().collect::<Vec<_>>());
+    // Pages continue where the one before has ended, also one record at a time.
+    let (mut seen, mut cursor) = (Vec::new(), String::new());
+    while seen.len() < 3 {
+        let page = format!("/usage/records?order=-time&limit=1&cursor={}", cursor.replace(' ', "%20"));
+        let page = get(&page).expect(&gateway, 200).await;
+        seen.extend(requests(&page));
+        cursor = page["next_cursor"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(cursor.is_empty(), seen.len() == 3, "{page}");
+    }
+    assert_eq!(seen, requests(&newest));
+    // A cursor of one order is none of the other.
+    let first = get("/usage/records?limit=1").expect(&gateway, 200).await["next_cursor"].clone();
+    let other = format!("/usage/records?order=-time&cursor={}", first.as_str().unwrap());
+    assert_eq!(get(&other).expect(&gateway, 400).await["error"]["field"], "cursor");
+
+    let middle = &oldest[1];
+    for (query, count) in [
+        (format!("request={middle}"), 1),
+        ("request=nothing".to_owned(), 0),
+        (format!("text={}", middle[2..].to_uppercase()), 1),
+        ("text=OPENAI".to_owned(), 3),
+        ("text=openai&status=4xx".to_owned(), 1),
+        ("status=error".to_owned(), 1),
+        ("status=2xx".to_owned(), 2),
+        ("provider=openai&error=".to_owned(), 2),
+        ("provider=other".to_owned(), 0),
+    ] {
+        let page = get(&format!("/usage/records?order=-time&{query}")).expect(&gateway, 200).await;
+        assert_eq!(requests(&page).len(), count, "{query}: {page}");
+        // A file has the same records.
+        let file = get(&format!("/usage/records?format=ndjson&{query}")).send(&gateway).await;
+        assert_eq!(file.text().lines().count(), count, "{query}: {}", file.text());
+    }
+    let file = get("/usage/records?format=ndjson&order=-time").send(&gateway).await;
+    let lines = file.text().lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    assert_eq!(requests(&json!({ "items": lines.collect::<Vec<_>>() })), requests(&newest));
+    for (query, field) in [("order=cost", "order"), ("status=6xx", "status")] {
+        let error = get(&format!("/usage/records?{query}")).expect(&gateway, 400).await;
+        assert_eq!(error["error"]["field"], field, "{query}: {error}");
     }
 }

@@ -15,7 +15,7 @@ use super::{replay, rollup, rows};
 use crate::account::amount::LARGEST;
 use crate::ledger::admin::{AccountState, AdminError, Credit, Credited, LedgerAdmin, fault};
 use crate::ledger::breakdown::{BreakdownRow, UsageQuery};
-use crate::ledger::report::{RecordPosition, UsageFilter, UsageGrouping, UsageRow};
+use crate::ledger::report::{RecordPosition, RecordQuery, UsageFilter, UsageGrouping, UsageRow};
 use crate::ledger::{AccountId, UsageRecord};
 use crate::store::now;
 use crate::store::schema::{self, OpenError};
@@ -124,9 +124,7 @@ impl LedgerAdmin for SqliteAdmin {
         self.change(|connection| {
             let (id, before) = find(connection, account)?;
             if let Some(reference) = reference {
-                let mut select =
-                    connection.prepare("SELECT amount FROM credit WHERE account = ?1 AND reference = ?2")?;
-                match select.query_row(params![id, reference], |row| row.get(0)).optional()? {
+                match credit_of(connection, id, reference)? {
                     Some(credited_before) if credited_before == amount => {
                         return Ok(Credited { balance: before.balance(), repeated: true });
                     }
@@ -171,15 +169,26 @@ impl LedgerAdmin for SqliteAdmin {
         Ok(select.query_map((), state)?.collect::<rusqlite::Result<_>>()?)
     }
 
-    fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, AdminError> {
+    fn credits(&self, account: &str, before: Option<i64>, most: u32) -> Result<Vec<Credit>, AdminError> {
         let (id, _) = find(&self.connection, account)?;
         let mut select = self.connection.prepare(
-            "SELECT time, amount, note, reference FROM credit WHERE account = ?1 ORDER BY id DESC LIMIT ?2",
+            "SELECT id, time, amount, note, reference FROM credit WHERE account = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3",
         )?;
-        let credits = select.query_map(params![id, most], |row| {
-            Ok(Credit { time: row.get(0)?, amount: row.get(1)?, note: row.get(2)?, reference: row.get(3)? })
+        let credits = select.query_map(params![id, before.unwrap_or(i64::MAX), most], |row| {
+            Ok(Credit {
+                number: row.get(0)?,
+                time: row.get(1)?,
+                amount: row.get(2)?,
+                note: row.get(3)?,
+                reference: row.get(4)?,
+            })
         })?;
         Ok(credits.collect::<rusqlite::Result<_>>()?)
+    }
+
+    fn credit_of(&self, account: &str, reference: &str) -> Result<Option<i64>, AdminError> {
+        let (id, _) = find(&self.connection, account)?;
+        Ok(credit_of(&self.connection, id, reference)?)
     }
 
     fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError> {
@@ -200,16 +209,16 @@ impl LedgerAdmin for SqliteAdmin {
 
     fn records_page(
         &self,
-        filter: &UsageFilter,
+        query: &RecordQuery,
         after: Option<&str>,
         most: usize,
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
     ) -> Result<Option<String>, AdminError> {
-        let start = after.map(|after| RecordPosition::parse(after).ok_or(AdminError::Cursor));
-        let start = start.transpose()?.unwrap_or_default();
+        let position = |after| query.position(after).and_then(RecordPosition::parse);
+        let start = after.map(|after| position(after).ok_or(AdminError::Cursor)).transpose()?;
         let most = report::PageSize { records: most, blocks: MAX_BLOCKS };
-        let next = report::page(&self.connection, filter, start, most, show).map_err(failed)?;
-        Ok(next.map(|next| next.to_string()))
+        let next = report::page(&self.connection, query, start, most, show).map_err(failed)?;
+        Ok(next.map(|next| query.cursor(next)))
     }
 
     fn audit(&self) -> Result<Vec<String>, AdminError> {
@@ -234,6 +243,12 @@ impl LedgerAdmin for SqliteAdmin {
         }
         synced
     }
+}
+
+/// Returns the amount in nano-units that was credited to an account with a reference. `None` if there is none.
+fn credit_of(connection: &Connection, account: i64, reference: &str) -> rusqlite::Result<Option<i64>> {
+    let mut select = connection.prepare("SELECT amount FROM credit WHERE account = ?1 AND reference = ?2")?;
+    select.query_row(params![account, reference], |row| row.get(0)).optional()
 }
 
 /// Returns what was charged to names for which no account exists yet, in nano-units.

@@ -6,7 +6,9 @@ use rusqlite::types::{ToSql, ValueRef};
 use rusqlite::{Connection, Row};
 
 use crate::ledger::record::KINDS;
-use crate::ledger::report::{DAY, RecordPosition, UsageFilter, UsageGrouping, UsageRow, UsageSums, clamped};
+use crate::ledger::report::{
+    DAY, RecordPosition, RecordQuery, UsageFilter, UsageGrouping, UsageRow, UsageSums, clamped,
+};
 use crate::ledger::{UsageRecord, record_block};
 
 /// Returns the sums of the requests that match the filter: days in chronological order, names by descending cost.
@@ -127,13 +129,8 @@ pub(super) fn records(
     filter: &UsageFilter,
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 ) -> Result<(), SqliteReportError> {
-    page(
-        connection,
-        filter,
-        RecordPosition::default(),
-        PageSize { records: usize::MAX, blocks: usize::MAX },
-        show,
-    )?;
+    let all = PageSize { records: usize::MAX, blocks: usize::MAX };
+    page(connection, &RecordQuery::of(filter), None, all, show)?;
     Ok(())
 }
 
@@ -146,40 +143,50 @@ pub(super) struct PageSize {
     pub(super) blocks: usize,
 }
 
-/// Calls `show` with the records that match the filter, from `start` on. Returns the position behind the last one; `None`
+/// Calls `show` with the records that the query chooses, from `start` on. Returns the position behind the last one; `None`
 /// at the end.
 pub(super) fn page(
     connection: &Connection,
-    filter: &UsageFilter,
-    start: RecordPosition,
+    query: &RecordQuery,
+    start: Option<RecordPosition>,
     most: PageSize,
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 ) -> Result<Option<RecordPosition>, SqliteReportError> {
-    let (from, to) = (filter.from.saturating_mul(DAY), filter.to.saturating_mul(DAY));
-    let mut select = connection.prepare(
-        "SELECT packed, data, id FROM block WHERE last >= ?1 AND first < ?2 AND id >= ?3 ORDER BY id",
-    )?;
+    let (from, to) = (query.filter.from.saturating_mul(DAY), query.filter.to.saturating_mul(DAY));
+    let is_back = query.newest_first;
+    let whole = if is_back { usize::MAX } else { 0 };
+    let first = RecordPosition { block: if is_back { i64::MAX } else { 0 }, index: whole };
+    let start = start.unwrap_or(first);
+    let (side, order) = if is_back { ("<=", "DESC") } else { (">=", "ASC") };
+    let mut select = connection.prepare(&format!(
+        "SELECT packed, data, id FROM block WHERE last >= ?1 AND first < ?2 AND id {side} ?3 ORDER BY id {order}"
+    ))?;
     let mut rows = select.query([from, to, start.block])?;
     let (mut shown, mut blocks) = (0usize, 0usize);
     while let Some(row) = rows.next()? {
         let block: i64 = row.get(2)?;
         if blocks == most.blocks {
-            return Ok(Some(RecordPosition { block, index: 0 }));
+            return Ok(Some(RecordPosition { block, index: whole }));
         }
         blocks = blocks.saturating_add(1);
         let data = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        let skipped = if block == start.block { start.index } else { 0 };
+        let begin = if block == start.block { start.index } else { whole };
         let unpacked = record_block::unpack(row.get(0)?, data)?;
-        for (index, record) in record_block::records(&unpacked).enumerate().skip(skipped) {
-            let record = record?;
-            if !filter.matches(&record) {
-                continue;
+        let mut next = None;
+        record_block::visit(&unpacked, is_back, begin, &mut |index, record| {
+            if !query.matches(record) {
+                return Ok(true);
             }
             if shown == most.records {
-                return Ok(Some(RecordPosition { block, index }));
+                next = Some(RecordPosition { block, index });
+                return Ok(false);
             }
-            show(&record)?;
+            show(record)?;
             shown = shown.saturating_add(1);
+            Ok(true)
+        })?;
+        if next.is_some() {
+            return Ok(next);
         }
     }
     Ok(None)

@@ -257,8 +257,12 @@ fn credit_with_a_reference_is_applied_once() {
     assert!(matches!(admin.credit("acme", i64::MAX, "", None), Err(AdminError::TooLarge)));
     assert!(matches!(admin.credit("unknown", 1, "", None), Err(AdminError::Unknown(_))));
     assert!(matches!(admin.create(&id("acme")), Err(AdminError::Exists(_))));
-    let entries: Vec<(i64, String)> =
-        admin.credits("acme", 2).unwrap().into_iter().map(|credit| (credit.amount, credit.note)).collect();
+    let entries: Vec<(i64, String)> = admin
+        .credits("acme", None, 2)
+        .unwrap()
+        .into_iter()
+        .map(|credit| (credit.amount, credit.note))
+        .collect();
     assert_eq!(entries, [(-30, "taken back".to_owned()), (100, "January".to_owned())]);
     assert!(admin.audit().unwrap().is_empty());
 }

@@ -12,7 +12,7 @@ use super::report::{self, RecordPlace, ValkeyReportError};
 use crate::account::amount::LARGEST;
 use crate::ledger::admin::{AccountState, AdminError, Credit, Credited, LedgerAdmin, fault};
 use crate::ledger::breakdown::{BreakdownRow, UsageQuery};
-use crate::ledger::report::{UsageFilter, UsageGrouping, UsageRow, clamped};
+use crate::ledger::report::{RecordQuery, UsageFilter, UsageGrouping, UsageRow, clamped};
 use crate::ledger::{AccountId, UsageRecord};
 use crate::store::now;
 use crate::store::valkey::connection::{Connection, ConnectionError, number, parts, text};
@@ -65,9 +65,9 @@ fn state(name: &str, answer: &Value) -> Option<AccountState> {
 /// JSON form of a credit: time, amount, note, reference.
 type Entry = (i64, i64, String, Option<String>);
 
-fn credit(entry: &Value) -> Option<Credit> {
+fn credit(number: i64, entry: &Value) -> Option<Credit> {
     let (time, amount, note, reference) = serde_json::from_str::<Entry>(text(entry)).ok()?;
-    Some(Credit { time, amount, note, reference })
+    Some(Credit { number, time, amount, note, reference })
 }
 
 impl ValkeyAdmin {
@@ -99,11 +99,13 @@ impl ValkeyAdmin {
         Ok(names)
     }
 
-    /// Returns the credits of an account from index `from` on; a negative index counts from the end.
-    fn entries(&self, account: &str, from: i64) -> Result<Vec<Credit>, AdminError> {
+    /// Returns the credits of an account from index `from` to before `to`.
+    fn entries(&self, account: &str, from: i64, to: i64) -> Result<Vec<Credit>, AdminError> {
         let mut range = redis::cmd("LRANGE");
-        range.arg(keys::credits(account)).arg(from).arg(-1);
-        Ok(parts(&self.run(range)?).iter().filter_map(credit).collect())
+        range.arg(keys::credits(account)).arg(from).arg(to.saturating_sub(1));
+        let found = self.run(range)?;
+        let numbered = parts(&found).iter().zip(from..);
+        Ok(numbered.filter_map(|(entry, number)| credit(number, entry)).collect())
     }
 
     /// Returns the sum of an account's charges over all days, in nano-units.
@@ -191,12 +193,23 @@ impl LedgerAdmin for ValkeyAdmin {
         Ok(names.iter().zip(&answers).filter_map(|(name, answer)| state(name, answer)).collect())
     }
 
-    fn credits(&self, account: &str, most: u32) -> Result<Vec<Credit>, AdminError> {
+    fn credits(&self, account: &str, before: Option<i64>, most: u32) -> Result<Vec<Credit>, AdminError> {
         self.account(account)?;
-        let mut credits =
-            if most == 0 { Vec::new() } else { self.entries(account, i64::from(most).saturating_neg())? };
+        let mut length = redis::cmd("LLEN");
+        length.arg(keys::credits(account));
+        let end = number(&self.run(length)?).min(before.unwrap_or(i64::MAX));
+        let begin = end.saturating_sub(i64::from(most)).max(0);
+        let mut credits = if begin < end { self.entries(account, begin, end)? } else { Vec::new() };
         credits.reverse();
         Ok(credits)
+    }
+
+    fn credit_of(&self, account: &str, reference: &str) -> Result<Option<i64>, AdminError> {
+        self.account(account)?;
+        let mut get = redis::cmd("HGET");
+        get.arg(keys::references(account)).arg(reference);
+        let found = self.run(get)?;
+        Ok((found != Value::Nil).then(|| number(&found)))
     }
 
     fn usage(&self, filter: &UsageFilter, by: UsageGrouping) -> Result<Vec<UsageRow>, AdminError> {
@@ -221,14 +234,15 @@ impl LedgerAdmin for ValkeyAdmin {
 
     fn records_page(
         &self,
-        filter: &UsageFilter,
+        query: &RecordQuery,
         after: Option<&str>,
         most: usize,
         show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
     ) -> Result<Option<String>, AdminError> {
-        let start = after.map(|after| RecordPlace::parse(after).ok_or(AdminError::Cursor)).transpose()?;
-        let page = report::page(&self.connection, filter, start.as_ref(), most, MAX_BLOCKS, show);
-        Ok(self.wait(page).map_err(failed)?.map(|next| next.to_string()))
+        let position = |after| query.position(after).and_then(RecordPlace::parse);
+        let start = after.map(|after| position(after).ok_or(AdminError::Cursor)).transpose()?;
+        let page = report::page(&self.connection, query, start.as_ref(), (most, MAX_BLOCKS), show);
+        Ok(self.wait(page).map_err(failed)?.map(|next| query.cursor(next)))
     }
 
     fn announce(&self, gateway: &str, text: &str, now: i64) -> Result<(), AdminError> {
@@ -263,7 +277,7 @@ impl LedgerAdmin for ValkeyAdmin {
 impl ValkeyAdmin {
     fn fault(&self, account: &AccountState) -> Result<Option<String>, AdminError> {
         let credits: i128 =
-            self.entries(&account.name, 0)?.iter().map(|credit| i128::from(credit.amount)).sum();
+            self.entries(&account.name, 0, 0)?.iter().map(|credit| i128::from(credit.amount)).sum();
         let sums = [account.credited, clamped(credits), account.charged, self.charges(&account.name)?];
         Ok(fault(&account.name, sums))
     }

@@ -1,5 +1,6 @@
 //! Usage reports: sums over days, and single records.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
@@ -8,7 +9,7 @@ use redis::{Cmd, Value};
 
 use super::usage_batch;
 use crate::ledger::breakdown::{Breakdown, BreakdownRow, UsageQuery};
-use crate::ledger::report::{RecordPosition, UsageFilter, UsageGrouping, UsageRow, UsageSums};
+use crate::ledger::report::{RecordPosition, RecordQuery, UsageFilter, UsageGrouping, UsageRow, UsageSums};
 use crate::ledger::{Spent, UsageRecord, record_block};
 use crate::store::valkey::connection::{Connection, ConnectionError, number, pairs, parts, text};
 use crate::store::valkey::keys;
@@ -154,7 +155,7 @@ pub(super) async fn records(
     filter: &UsageFilter,
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 ) -> Result<(), ValkeyReportError> {
-    page(connection, filter, None, usize::MAX, usize::MAX, show).await.map(drop)
+    page(connection, &RecordQuery::of(filter), None, (usize::MAX, usize::MAX), show).await.map(drop)
 }
 
 /// Position of a record: its day, its account, and its block and index among the account's records of this day.
@@ -181,59 +182,150 @@ impl std::fmt::Display for RecordPlace {
     }
 }
 
-/// Calls `show` with the records that match the filter, from `start` on: at most `most`, out of at most `blocks` blocks.
+/// What is left of a page.
+struct Page<'q, 's> {
+    query: &'q RecordQuery,
+    records: usize,
+    blocks: usize,
+    show: &'s mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
+}
+
+impl Page<'_, '_> {
+    /// Shows the records of a block from an index on, or back from there. Returns the position of the next one if the page is
+    /// full.
+    fn block(&mut self, data: &Value, at: RecordPosition) -> io::Result<Option<RecordPosition>> {
+        if self.blocks == 0 {
+            return Ok(Some(at));
+        }
+        self.blocks = self.blocks.saturating_sub(1);
+        let Value::BulkString(data) = data else { return Ok(None) };
+        let unpacked = usage_batch::unpack(data)?;
+        let mut next = None;
+        record_block::visit(&unpacked, self.query.newest_first, at.index, &mut |index, record| {
+            if !self.query.matches(record) {
+                return Ok(true);
+            }
+            if self.records == 0 {
+                next = Some(RecordPosition { block: at.block, index });
+                return Ok(false);
+            }
+            (self.show)(record)?;
+            self.records = self.records.saturating_sub(1);
+            Ok(true)
+        })?;
+        Ok(next)
+    }
+}
+
+/// Calls `show` with the records that the query chooses, from `start` on: at most `most.0`, out of at most `most.1` blocks.
 /// Returns the position behind the last one; `None` at the end.
 pub(super) async fn page(
     connection: &Connection,
-    filter: &UsageFilter,
+    query: &RecordQuery,
     start: Option<&RecordPlace>,
-    most: usize,
-    blocks: usize,
+    most: (usize, usize),
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 ) -> Result<Option<RecordPlace>, ValkeyReportError> {
-    let first = start.map_or(filter.from, |start| filter.from.max(start.day));
-    let (mut shown, mut read) = (0usize, 0usize);
-    for day in days(connection, first, filter.to).await? {
-        for account in active(connection, day, filter.account.as_deref()).await? {
+    let is_back = query.newest_first;
+    let mut page = Page { query, records: most.0, blocks: most.1, show };
+    let filter = &query.filter;
+    let (from, to) = match start {
+        Some(start) if is_back => (filter.from, filter.to.min(start.day.saturating_add(1))),
+        Some(start) => (filter.from.max(start.day), filter.to),
+        None => (filter.from, filter.to),
+    };
+    let mut days: Vec<i64> = days(connection, from, to).await?.into_iter().collect();
+    if is_back {
+        days.reverse();
+    }
+    for day in days {
+        let mut accounts = active(connection, day, filter.account.as_deref()).await?;
+        if is_back {
+            accounts.reverse();
+        }
+        for account in accounts {
             let here = start.filter(|start| start.day == day);
-            let mut next = match here.map(|start| (start, account.as_str().cmp(&start.account))) {
-                Some((_, std::cmp::Ordering::Less)) => continue,
-                Some((start, std::cmp::Ordering::Equal)) => start.position,
-                _ => RecordPosition::default(),
+            let place = here.map(|start| (start, account.as_str().cmp(&start.account)));
+            let begin = match place {
+                Some((start, Ordering::Equal)) => Some(start.position),
+                Some((_, Ordering::Less)) if !is_back => continue,
+                Some((_, Ordering::Greater)) if is_back => continue,
+                _ => None,
             };
-            loop {
-                // In parts: the records of a busy day may not fit into memory.
-                let mut range = get_command("LRANGE", keys::records(&account, day));
-                range.arg(next.block).arg(next.block.saturating_add(BLOCKS - 1));
-                let part = connection.run_one(range).await?;
-                let part = parts(&part);
-                for data in part {
-                    let place = |position| RecordPlace { day, account: account.clone(), position };
-                    if read == blocks {
-                        return Ok(Some(place(next)));
-                    }
-                    read = read.saturating_add(1);
-                    if let Value::BulkString(data) = data {
-                        let unpacked = usage_batch::unpack(data)?;
-                        for (index, record) in record_block::records(&unpacked).enumerate().skip(next.index) {
-                            let record = record?;
-                            if !filter.matches(&record) {
-                                continue;
-                            }
-                            if shown == most {
-                                return Ok(Some(place(RecordPosition { block: next.block, index })));
-                            }
-                            show(&record)?;
-                            shown = shown.saturating_add(1);
-                        }
-                    }
-                    next = RecordPosition { block: next.block.saturating_add(1), index: 0 };
-                }
-                if i64::try_from(part.len()).is_ok_and(|count| count < BLOCKS) {
-                    break;
-                }
+            let list = keys::records(&account, day);
+            let next = match is_back {
+                false => list_forth(connection, &list, begin, &mut page).await?,
+                true => list_back(connection, &list, begin, &mut page).await?,
+            };
+            if let Some(position) = next {
+                return Ok(Some(RecordPlace { day, account, position }));
             }
         }
+    }
+    Ok(None)
+}
+
+/// Returns the blocks of a list from `first` to `last`, both included.
+async fn blocks(
+    connection: &Connection,
+    list: &str,
+    (first, last): (i64, i64),
+) -> Result<Value, ConnectionError> {
+    let mut range = get_command("LRANGE", list.to_owned());
+    range.arg(first).arg(last);
+    connection.run_one(range).await
+}
+
+/// Shows the records of a list from `begin` on. Returns the position of the next one if the page is full.
+async fn list_forth(
+    connection: &Connection,
+    list: &str,
+    begin: Option<RecordPosition>,
+    page: &mut Page<'_, '_>,
+) -> Result<Option<RecordPosition>, ValkeyReportError> {
+    let mut next = begin.unwrap_or_default();
+    loop {
+        // In parts: the records of a busy day may not fit into memory.
+        let part = blocks(connection, list, (next.block, next.block.saturating_add(BLOCKS - 1))).await?;
+        let part = parts(&part);
+        for data in part {
+            if let Some(full) = page.block(data, next)? {
+                return Ok(Some(full));
+            }
+            next = RecordPosition { block: next.block.saturating_add(1), index: 0 };
+        }
+        if i64::try_from(part.len()).is_ok_and(|count| count < BLOCKS) {
+            return Ok(None);
+        }
+    }
+}
+
+/// Shows the records of a list from `begin`, or from the end, back to the first. Returns the position of the next one if the
+/// page is full.
+async fn list_back(
+    connection: &Connection,
+    list: &str,
+    begin: Option<RecordPosition>,
+    page: &mut Page<'_, '_>,
+) -> Result<Option<RecordPosition>, ValkeyReportError> {
+    let mut next = match begin {
+        Some(begin) => begin,
+        None => {
+            let length = number(&connection.run_one(get_command("LLEN", list.to_owned())).await?);
+            RecordPosition { block: length.saturating_sub(1), index: usize::MAX }
+        }
+    };
+    while next.block >= 0 {
+        let first = next.block.saturating_sub(BLOCKS - 1).max(0);
+        let part = blocks(connection, list, (first, next.block)).await?;
+        let part: Vec<(i64, &Value)> = (first..=next.block).zip(parts(&part)).collect();
+        for (block, data) in part.into_iter().rev() {
+            let index = if block == next.block { next.index } else { usize::MAX };
+            if let Some(full) = page.block(data, RecordPosition { block, index })? {
+                return Ok(Some(full));
+            }
+        }
+        next = RecordPosition { block: first.saturating_sub(1), index: usize::MAX };
     }
     Ok(None)
 }
