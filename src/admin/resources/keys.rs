@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::change::{self, AuditAction};
+use super::search::ListSearch;
 use super::time;
 use crate::account::{Amount, Key, KeyState, NewKey, Permission};
 use crate::admin::api::AdminApi;
@@ -67,7 +68,7 @@ pub(in crate::admin) const KEYS: Record = Record {
     members: &[
         member("items", MemberType::List(&MemberType::Object(&KEY)), "Keys."),
         optional("next_cursor", MemberType::Text, "Cursor of the next page; null at the end."),
-        member("total", MemberType::Count, "Number of all keys."),
+        member("total", MemberType::Count, "Number of the keys that `account` and `q` choose."),
     ],
 };
 
@@ -95,6 +96,25 @@ fn permission(permission: &Permission) -> Value {
     }
 }
 
+/// Returns the name of the state of a key.
+fn state_name(key: &Key, now: i64) -> &'static str {
+    match key.state(now) {
+        KeyState::Usable => "usable",
+        KeyState::Disabled => "disabled",
+        KeyState::Expired => "expired",
+    }
+}
+
+/// Returns the texts of a key that a search looks into: name, account, state and permitted models.
+fn searched(key: &Key, now: i64) -> Vec<&str> {
+    let mut texts: Vec<&str> = vec![&*key.name, state_name(key, now)];
+    texts.extend(key.account.as_ref().map(|account| &*account.name));
+    if let Permission::Some(patterns) = &key.rules.models {
+        texts.extend(patterns.iter().map(|pattern| pattern.text()));
+    }
+    texts
+}
+
 fn show(key: &Key, now: i64) -> Value {
     let rules = &key.rules;
     let networks = rules
@@ -104,11 +124,7 @@ fn show(key: &Key, now: i64) -> Value {
     json!({
         "name": &*key.name,
         "sha256": key.hash.to_hex().chars().take(HASH_DIGITS).collect::<String>(),
-        "state": match key.state(now) {
-            KeyState::Usable => "usable",
-            KeyState::Disabled => "disabled",
-            KeyState::Expired => "expired",
-        },
+        "state": state_name(key, now),
         "enabled": key.enabled,
         "expires": key.expires.map(time),
         "account": key.account.as_ref().map(|account| &*account.name),
@@ -127,16 +143,20 @@ pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult 
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let after = request.parameter("cursor");
     let account = request.parameter("account");
+    let search = ListSearch::of(request);
     // The names behind the cursor, of which only the first are held: there may be a million keys.
     let mut first: BTreeMap<Arc<str>, Value> = BTreeMap::new();
-    let (mut total, mut more, now) = (0, false, now());
+    let (mut total, mut more, now) = (0_usize, false, now());
     api.control().with_snapshot(&mut |snapshot, _| {
-        total = snapshot.keys.len();
         for key in snapshot.keys.iter() {
             let in_account =
                 |name: &String| key.account.as_ref().is_some_and(|account| *account.name == **name);
+            let is_found = || search.is_empty() || search.finds(&searched(key, now));
+            if !(account.as_ref().is_none_or(in_account) && is_found()) {
+                continue;
+            }
+            total = total.saturating_add(1);
             if after.as_ref().is_some_and(|after| *key.name <= **after)
-                || !account.as_ref().is_none_or(in_account)
                 || (first.len() > limit && first.last_key_value().is_some_and(|(last, _)| key.name >= *last))
             {
                 continue;
