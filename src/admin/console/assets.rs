@@ -38,6 +38,7 @@ pub(super) const ASSETS: &[Asset] = assets![
     "lib/api.js",
     "lib/format.js",
     "lib/html.js",
+    "lib/icons.js",
     "lib/live.js",
     "lib/plot.js",
     "lib/table.js",

@@ -41,6 +41,10 @@ function App() {
     addEventListener("hashchange", go);
     return () => removeEventListener("hashchange", go);
   }, []);
+  // From here on a page can be used, or one can sign in.
+  useEffect(() => {
+    if (state.known !== null && !performance.getEntriesByName("interactive").length) performance.mark("interactive");
+  }, [state.known]);
   useEffect(() => {
     scrollTo(0, 0);
     document.getElementById("title")?.focus({ preventScroll: true });
@@ -58,4 +62,3 @@ function App() {
 const root = document.getElementById("app");
 root.textContent = "";
 render(html`<${App} />`, root);
-performance.mark("interactive");

@@ -1,6 +1,7 @@
 // Frame around the pages: navigation, who is signed in, theme, keyboard, and the way in.
 import { html, useEffect, useState } from "./lib/html.js";
 import * as api from "./lib/api.js";
+import { Icon } from "./lib/icons.js";
 import { live, setPaused } from "./lib/live.js";
 import { Dialog, Failed, Field, Notice, Sayings, session, useLive } from "./lib/ui.js";
 import { Overview, faultsOf } from "./pages/overview.js";
@@ -73,7 +74,7 @@ const go = (page) => {
   location.hash = `#/${page}`;
 };
 
-// Keys: g and a letter opens a page, / the filter, j and k the rows, p pauses, ? explains.
+// Keys: g and a letter opens a page, / the filter, j and k the rows, n makes a new entry, p pauses, ? explains.
 function useKeyboard(help) {
   useEffect(() => {
     let began = 0;
@@ -91,6 +92,13 @@ function useKeyboard(help) {
       else if (event.key === "g") began = Date.now();
       else if (event.key === "?") help();
       else if (event.key === "p") setPaused(!live.paused);
+      else if (event.key === "n") {
+        const create = document.querySelector("[data-new]:not(:disabled)");
+        if (!create) return;
+        // The letter itself is not for the form that opens.
+        event.preventDefault();
+        create.click();
+      }
       else if (event.key === "/") {
         const filter = document.querySelector("[data-filter]");
         if (!filter) return;
@@ -114,7 +122,7 @@ function Help({ onClose }) {
     store("letters", letters ? "on" : "off");
     setOn(letters);
   };
-  const keys = [...FLAT.map(([, name, letter]) => [`g ${letter}`, name]), ["/", "Filter"], ["j  k", "Next row, row before"], ["Enter", "Open a row"], ["p", "Pause or go on"], ["Esc", "Close, leave a field"], ["Ctrl Enter", "Run in the playground"], ["?", "This list"]];
+  const keys = [...FLAT.map(([, name, letter]) => [`g ${letter}`, name]), ["/", "Filter"], ["j  k", "Next row, row before"], ["Enter", "Open a row"], ["n", "New key or account"], ["p", "Pause or go on"], ["Esc", "Close, leave a field"], ["Ctrl Enter", "Run in the playground"], ["?", "This list"]];
   return html`<${Dialog} title="Keyboard" onClose=${onClose}>
     <div class="body"><dl class="keys">${keys.map(([key, text]) => html`<div><dt>${key.split(/ +/).map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${text}</dd></div>`)}</dl>
     <label class="check"><input type="checkbox" checked=${on} onChange=${turn} /> Single letters are shortcuts</label></div>
@@ -170,7 +178,7 @@ function Nav({ page }) {
   return html`<nav aria-label="Pages" class=${open ? "open" : ""}>
     <button type="button" class="button quiet toggle" aria-expanded=${open} onClick=${() => setOpen(!open)}>☰ ${name}</button>
     <div class="pages">${PAGES.map(([group, pages]) => html`<div class="group"><h2>${group}</h2><ul>
-      ${pages.map(([path, label]) => html`<li><a href=${`#/${path}`} aria-current=${path === page ? "page" : undefined}>${label}${path === "overview" && faults.length > 0 && html` <span class=${`bubble ${faults[0][0]}`}>${faults.length}<span class="hidden"> faults</span></span>`}</a></li>`)}
+      ${pages.map(([path, label]) => html`<li><a href=${`#/${path}`} aria-current=${path === page ? "page" : undefined}><${Icon} name=${path} /><span class="grow">${label}</span>${path === "overview" && faults.length > 0 && html` <span class=${`bubble ${faults[0][0]}`}>${faults.length}<span class="hidden"> faults</span></span>`}</a></li>`)}
     </ul></div>`)}</div>
   </nav>`;
 }

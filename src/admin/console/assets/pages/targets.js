@@ -25,7 +25,7 @@ export function Targets() {
   const [asked, setAsked] = useState(null);
   const [list, error, again] = useLoad(() => api.get("/targets"), [], 1000);
   const [providers] = useLoad(() => api.get("/providers").catch(() => ({ items: [] })), [], 10_000);
-  const items = (list?.items || []).filter((t) => `${t.provider} ${t.model} ${t.models.join(" ")} ${t.state}`.toLowerCase().includes(filter.toLowerCase()));
+  const items = list && list.items.filter((t) => `${t.provider} ${t.model} ${t.models.join(" ")} ${t.state}`.toLowerCase().includes(filter.toLowerCase()));
   const out = (list?.items || []).filter((t) => toneOf(t.state) !== "good" && t.state !== "off").length;
   const act = async (target, verb) => {
     await api.post(`${pathOf(target)}/${verb}`);
@@ -36,14 +36,13 @@ export function Targets() {
   return html`<${Page} title="Targets" lead="Models at their providers. All models of the gateway that lead to a target share its state.">
     <div class="filters"><${Field} label="Filter" grow value=${filter} onValue=${setFilter} placeholder="provider, model, state" data-filter /></div>
     <${Failed} error=${error} />
-    <${Card} flush title=${`${items.length} targets`} note=${out ? `${out} ${out === 1 ? "is" : "are"} not fully in use` : "all in use"}>
+    <${Card} flush title=${items ? `${items.length} targets` : "Targets"} note=${out ? `${out} ${out === 1 ? "is" : "are"} not fully in use` : "all in use"}>
       <${Table} caption="Targets" id=${(t) => `${t.provider}\n${t.model}`} rows=${items} order=${{ name: "state" }}
         empty=${list && html`<${Empty} title=${filter ? "No target matches" : "No targets"}>A model's <code>targets</code> in routes.toml name the providers that serve it.<//>`}
         columns=${[
-          { name: "target", label: "Target", cell: (t) => html`<b>${t.model}</b> <span class="muted">at ${t.provider}</span>`, sort: (t) => `${t.provider} ${t.model}` },
+          { name: "target", label: "Target", cell: (t) => html`<b>${t.model}</b> <span class="muted">at ${t.provider}</span>${t.models.some((model) => model !== t.model) && html`<small class="under">for ${t.models.join(", ")}</small>`}`, sort: (t) => `${t.provider} ${t.model}` },
           { name: "state", label: "State", cell: (t) => html`<${Badge} tone=${toneOf(t.state)}>${wordOf(t.state)}<//>`, sort: (t) => ["bad", "warn", "off", "good"].indexOf(toneOf(t.state)) },
-          { name: "reason", label: "Reason", wide: true, cell: (t) => html`${t.reason}${t.for_ms != null && t.for_ms > 0 && html`<span class="muted">, for another ${span(t.for_ms)}</span>`}` },
-          { name: "models", label: "Used by", cell: (t) => t.models.join(", ") },
+          { name: "reason", label: "Reason", wide: true, kind: "reason", cell: (t) => html`${t.reason}${t.for_ms != null && t.for_ms > 0 && html`<span class="muted">, for another ${span(t.for_ms)}</span>`}` },
           { name: "flight", label: "In flight", number: true, cell: (t) => count(t.in_flight), sort: (t) => t.in_flight },
           { name: "latency", label: "Mean to head", number: true, cell: (t) => (t.latency_us ? duration(t.latency_us / 1000) : "–"), sort: (t) => t.latency_us },
           { name: "seen", label: "Seen here", number: true, cell: (t) => { const s = seen(t); return s.requests ? `${count(s.requests)}${s.errors ? `, ${s.errors} failed` : ""}` : "–"; } },
@@ -59,8 +58,8 @@ export function Targets() {
       ]} />
     <//>`}
     ${asked && html`<${Confirm} title="Drain this target?" verb="Drain" onClose=${() => setAsked(null)} run=${() => act(asked, "drain")}>
-      <p><b>${asked.provider}/${asked.model}</b>: ${asked.in_flight === 0 ? "no request is" : `${asked.in_flight} requests are`} under way and will end as usual. New requests go to other targets of ${asked.models.join(", ")}; where there is none, they are refused.</p>
-      <p class="muted">It lasts until you resume it or the gateway is restarted.</p>
+      <p><b>${asked.provider}/${asked.model}</b>: ${asked.in_flight === 0 ? "no request is under way." : `${count(asked.in_flight)} ${asked.in_flight === 1 ? "request is under way and ends" : "requests are under way and end"} as usual.`} New requests go to other targets of ${asked.models.join(", ")}; where there is none, they are refused.</p>
+      <p class="muted">It lasts until you resume it, also over restarts and upgrades of this gateway. Other gateways of a fleet are not drained.</p>
     <//>`}
   <//>`;
 }
