@@ -16,6 +16,7 @@
 mod browser;
 mod files;
 mod keyboard;
+mod limits;
 mod live;
 mod many;
 mod pages;

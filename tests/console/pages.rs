@@ -104,6 +104,8 @@ async fn console_pages_are_accessible_at_every_width_and_in_both_colours() {
         }
     }
     drop(load);
+    let outside = "return performance.getEntriesByType('resource').map((one) => one.name).filter((name) => !name.startsWith(location.origin))";
+    assert_eq!(browser.run(outside, json!([])).await, json!([]), "a request leaves the machine");
     for size in REFLOW {
         browser.look(size, false).await;
         for (page, text) in PAGES {

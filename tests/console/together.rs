@@ -1,5 +1,7 @@
 //! Several operators at a time: a change that one has not seen is never overwritten.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::browser::Browser;
@@ -8,6 +10,23 @@ use crate::world::World;
 /// Returns an entry as the API shows it.
 async fn entry(world: &World, path: &str) -> serde_json::Value {
     world.admin("GET", path, "").await.json()
+}
+
+/// Waits until the fields of the open form, with bars in between, have all of these texts.
+async fn fields_show(browser: &Browser, texts: &[&str]) {
+    let values =
+        "return [...document.querySelectorAll('dialog input')].map((input) => input.value).join('|')";
+    crate::support::soon(async {
+        loop {
+            let shown = browser.run(values, json!([])).await;
+            let shown = shown.as_str().unwrap_or_default().to_owned();
+            if texts.iter().all(|text| shown.contains(text)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -27,12 +46,7 @@ async fn console_form_does_not_overwrite_what_another_operator_has_changed() {
     assert_eq!(entry(&world, "/keys/ci").await["limits"]["spend_per_day"], serde_json::Value::Null);
     // What the other one has written is shown, and the change is made on top of it.
     browser.click("Reload").await;
-    let value = "return [...document.querySelectorAll('dialog input')].map((input) => input.value).join('|')";
-    let shown = browser.run(value, json!([])).await;
-    assert!(
-        shown.as_str().unwrap().contains("gpt-4o|") && shown.as_str().unwrap().contains("|30|"),
-        "{shown}"
-    );
+    fields_show(&browser, &["gpt-4o|", "|30|"]).await;
     browser.type_into("Spend per day (UTC)", "9").await;
     // A change of another entry of the same file disturbs no other change.
     world.admin("PATCH", "/keys/web-app", &json!({ "models": ["gpt-*"] }).to_string()).await;
@@ -70,6 +84,7 @@ async fn console_question_is_asked_again_if_the_entry_has_changed_meanwhile() {
     browser.click_submit("Save").await;
     browser.sees("another operator has changed limits").await;
     browser.click("Reload").await;
+    fields_show(&browser, &["|8"]).await;
     browser.type_into("Spend per month (UTC)", "300").await;
     browser.click_submit("Save").await;
     browser.sees("The limits of product are changed.").await;

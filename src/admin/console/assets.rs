@@ -50,6 +50,7 @@ pub(super) const ASSETS: &[Asset] = assets![
     "pages/key_form.js",
     "pages/keys.js",
     "pages/limit_use.js",
+    "pages/limits.js",
     "pages/models.js",
     "pages/overview.js",
     "pages/playground.js",

@@ -4,9 +4,12 @@ import { pages } from "./api.js";
 import { subscribe } from "./live.js";
 
 // Who the caller is, and what its role permits.
-export const session = { caller: "", role: "", version: "", oidc: null };
+export const session = { caller: "", role: "", version: "", oidc: null, paths: new Set() };
 const ROLES = ["read", "operate", "admin"];
 export const may = (role) => ROLES.indexOf(session.role) >= ROLES.indexOf(role);
+
+// Whether the API has an operation for this caller: offers("GET /limits").
+export const offers = (operation) => session.paths.has(operation.replace(" ", " /admin/v1"));
 
 // Draws again when live state has changed.
 export function useLive() {
@@ -82,20 +85,26 @@ export function Badge({ tone = "off", children }) {
   return html`<span class=${`badge ${tone}`}><span aria-hidden="true">${SHAPES[tone]}</span> ${children}</span>`;
 }
 
-export function Notice({ tone = "info", title, children, action }) {
-  return html`<div class=${`notice ${tone}`} role=${tone === "bad" ? "alert" : undefined}>
+export function Notice({ tone = "info", title, children, action, isAlert = tone === "bad" }) {
+  return html`<div class=${`notice ${tone}`} role=${isAlert ? "alert" : undefined}>
     <span class="shape" aria-hidden="true">${SHAPES[tone]}</span>
     <div class="grow">${title && html`<strong>${title}</strong>`} <span>${children}</span></div>
     ${action}
   </div>`;
 }
 
+// Reloads what a form shows. The button goes with the notice: the first field has the focus then.
+const reloadIn = async (form, reload) => {
+  await reload();
+  form?.querySelector("input, select")?.focus();
+};
+
 // What a refused request says, with the faults of a configuration. `onReload` shows what another operator has changed.
 export function Failed({ error, title, onReload }) {
   if (!error) return null;
   const isStale = error.code === "stale";
-  return html`<${Notice} tone=${isStale ? "warn" : "bad"} title=${title || (isStale ? "Changed meanwhile." : undefined)}
-    action=${isStale && onReload && html`<button type="button" class="button small" onClick=${onReload}>Reload</button>`}>
+  return html`<${Notice} isAlert tone=${isStale ? "warn" : "bad"} title=${title || (isStale ? "Changed meanwhile." : undefined)}
+    action=${isStale && onReload && html`<button type="button" class="button small" onClick=${(event) => reloadIn(event.currentTarget.closest("form"), onReload)}>Reload</button>`}>
     ${error.message}
     ${error.faults?.length > 0 && html`<${Faults} faults=${error.faults} />`}
   <//>`;

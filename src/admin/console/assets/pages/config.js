@@ -1,7 +1,7 @@
 // What is loaded, and was my last change taken? Files, the last reload with its faults, a check, and the history.
 import { html, useState } from "../lib/html.js";
 import * as api from "../lib/api.js";
-import { ago, count, moment, span } from "../lib/format.js";
+import { ago, bytes, count, moment, span } from "../lib/format.js";
 import { Table } from "../lib/table.js";
 import { Act, Badge, Card, Choice, Code, Confirm, Empty, Failed, Faults, Field, Notice, Page, say, useLoad } from "../lib/ui.js";
 
@@ -20,13 +20,17 @@ function Reload({ reload }) {
 }
 
 function Files({ files }) {
-  return html`<${Card} flush title="Files" note="of routes and keys">
+  return html`<${Card} flush title="Files" note=${files.some((file) => file.kind === "gateway") ? "gateway.toml takes effect with a restart, the others with a reload" : "of routes and keys"}>
     <${Table} caption="Files of the configuration" id=${(file) => file.path} rows=${files}
       columns=${[
         { name: "file", label: "File", cell: (file) => html`<b title=${file.path}>${nameOf(file.path)}</b>` },
         { name: "kind", label: "Has", cell: (file) => file.kind },
-        { name: "state", label: "State", cell: (file) => (file.changed ? html`<${Badge} tone="warn">${file.etag ? "changed on disk since it was loaded" : "gone from the disk"}<//>` : html`<${Badge} tone="good">in effect<//>`) },
+        { name: "state", label: "State", cell: (file) => (file.changed ? html`<${Badge} tone="warn">${file.kind === "gateway" ? "changed: a restart applies it" : file.etag ? "changed on disk since it was loaded" : "gone from the disk"}<//>` : html`<${Badge} tone="good">in effect<//>`) },
         { name: "etag", label: "Version", cell: (file) => html`<code>${(file.etag || file.loaded || "–").slice(0, 12)}</code>` },
+        ...(files.some((file) => file.modified) ? [
+          { name: "modified", label: "Modified", cell: (file) => (file.modified ? moment(file.modified) : "–") },
+          { name: "size", label: "Size", number: true, cell: (file) => bytes(file.size) },
+        ] : []),
         { name: "writable", label: "The gateway may write it", cell: (file) => (file.writable ? "yes" : "no") },
       ]} />
   <//>`;
@@ -138,7 +142,7 @@ export function Configuration() {
       setFailed(failure);
     }
   };
-  const changed = loaded?.files.filter((file) => file.changed).length || 0;
+  const changed = loaded?.files.filter((file) => file.changed && file.kind !== "gateway").length || 0;
   return html`<${Page} title="Configuration" lead="What is loaded, and was the last change taken?" actions=${html`<${Act} role="operate" kind=${changed ? "primary" : ""} onClick=${reload}>Reload<//>`}>
     <${Choice} label="Part" hideLabel value=${tab} onValue=${setTab} options=${[{ value: "state", label: "State" }, { value: "effective", label: "In effect" }, { value: "check", label: "Check a text" }, { value: "history", label: "History" }]} />
     <${Failed} error=${failed || error} />

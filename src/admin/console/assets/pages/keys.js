@@ -30,8 +30,9 @@ export const limitWords = (limits) =>
 
 // Use of one key, however many there are.
 async function useOf(name) {
-  const [today, month] = await Promise.all([day(), ""].map((from) => api.get(`/usage${api.query({ group: "key", key: name, from })}`)));
-  return { today: today.total, month: month.total };
+  const read = async (from) => (await api.get(`/usage${api.query({ group: "key", key: name, from })}`)).total;
+  // One after the other, as all that a page asks of the ledger at regular times.
+  return { today: await read(day()), month: await read("") };
 }
 
 // Times for which the old text of a rotated key stays valid.
@@ -99,8 +100,7 @@ export function Keys({ parameters }) {
       const report = await api.get(`/usage${api.query({ group: "key", from, limit: 1000 })}`);
       return { rows: new Map(report.rows.map((row) => [row.key, row])), isCut: !!report.others };
     };
-    const [today, month] = await Promise.all([read(day()), read("")]);
-    return { today, month };
+    return { today: await read(day()), month: await read("") };
   }, [], 10_000);
   const of = (part, key) => use?.[part].rows.get(key.name) || (use?.[part].isCut ? null : { cost: "0", requests: 0 });
   const path = asked && pathOf(asked.key);

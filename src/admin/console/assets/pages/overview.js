@@ -125,8 +125,8 @@ export function Overview() {
         <${Lines} format=${duration} caption="Time to the first token (median), and to the end of an answer (median and 95th percentile)."
           series=${[
             { name: "first token", color: 1, points: points(10, (w) => quantile("first_token", 0.5, w)) },
-            { name: "answer, median", color: 0, dash: "5 3", points: points(10, (w) => quantile("duration", 0.5, w)) },
-            { name: "answer, 95th", color: 4, dash: "2 3", points: points(10, (w) => quantile("duration", 0.95, w)) },
+            { name: "median", color: 0, dash: "5 3", points: points(10, (w) => quantile("duration", 0.5, w)) },
+            { name: "95th percentile", color: 4, dash: "2 3", points: points(10, (w) => quantile("duration", 0.95, w)) },
           ]} />
       <//>
     </div>

@@ -80,11 +80,21 @@ const fromRecord = (record) => ({
 const PAGE = 200;
 const PAGES_A_STEP = 10;
 
-// Loads stored records, the latest first: [items, error, load more]. Items are null until the first are there, and `more` at the end.
-function useRecords(parameters) {
+// The gateway searches one text, and statuses by their first digit; the other words choose among what it has found.
+function searchOf(filter, only) {
+  const words = filter.split(/\s+/).filter(Boolean);
+  const isStatus = (word) => /^[2-5]\d\d$/.test(word);
+  const [text = ""] = words.filter((word) => !isStatus(word)).sort((a, b) => b.length - a.length);
+  const status = words.find(isStatus);
+  return { text, status: only === "errors" ? "error" : status ? `${status[0]}xx` : "" };
+}
+
+// Loads stored records, the latest first: [items, error, busy, load more]. Items are null until the first are there; there is no more at
+// the end.
+function useRecords(parameters, filter) {
   const [state, setState] = useState({ items: null, error: null, cursor: "", busy: true });
   const latest = useRef(0);
-  const inputs = JSON.stringify(parameters);
+  const inputs = JSON.stringify([parameters, filter]);
   const load = async (before, from) => {
     const mine = ++latest.current;
     setState((all) => ({ ...all, items: before, busy: true }));
@@ -95,7 +105,7 @@ function useRecords(parameters) {
       for (let pages = 0; pages < PAGES_A_STEP && found.length < PAGE; pages += 1) {
         const page = await api.get(`/usage/records${api.query({ ...parameters, order: "-time", limit: PAGE, cursor })}`);
         if (mine !== latest.current) return;
-        found.push(...page.items.map(fromRecord));
+        found.push(...page.items.map(fromRecord).filter((row) => matches(row, filter)));
         cursor = page.next_cursor || "";
         if (!cursor) break;
       }
@@ -116,7 +126,7 @@ function useRecords(parameters) {
 function Stored({ filter, only, period, setPeriod }) {
   const text = useSettled(filter.trim());
   const from = fromOf(period);
-  const [items, error, busy, more] = useRecords({ from, to: day(), text, status: only === "errors" ? "error" : "" });
+  const [items, error, busy, more] = useRecords({ from, to: day(), ...searchOf(text, only) }, text);
   const note = `${from} to ${day()} UTC, the latest first. Times are local.`;
   return html`<div class="filters"><${Field} label="Period" kind="select" options=${PERIODS} value=${period} onValue=${setPeriod} /></div>
     <${Failed} error=${error} />
