@@ -17,6 +17,7 @@ const TO: Parameter = parameter("to", "Last day or month, UTC; by default today.
 const ACCOUNT: Parameter = parameter("account", "Only this account; empty for keys without one.");
 const KEY: Parameter = parameter("key", "Only this key.");
 const MODEL: Parameter = parameter("model", "Only this model, as clients name it.");
+const SEARCH: Parameter = parameter("q", "Only entries that have each of these words in a name or state.");
 
 /// All routes.
 pub(super) static ROUTES: &[AdminRoute] = &[
@@ -147,7 +148,10 @@ pub(super) static ROUTES: &[AdminRoute] = &[
             config::reload,
         )
     },
-    AdminRoute { query: &[LIMIT, CURSOR, ACCOUNT], ..get("/keys", "keys", "Keys.", &keys::KEYS, keys::list) },
+    AdminRoute {
+        query: &[LIMIT, CURSOR, ACCOUNT, SEARCH],
+        ..get("/keys", "keys", "Keys.", &keys::KEYS, keys::list)
+    },
     act(
         "POST",
         "/keys",
@@ -204,7 +208,10 @@ pub(super) static ROUTES: &[AdminRoute] = &[
             limits::list,
         )
     },
-    page(get("/accounts", "accounts", "Accounts.", &accounts::ACCOUNTS, accounts::list)),
+    AdminRoute {
+        query: &[LIMIT, CURSOR, SEARCH],
+        ..get("/accounts", "accounts", "Accounts.", &accounts::ACCOUNTS, accounts::list)
+    },
     act(
         "POST",
         "/accounts",

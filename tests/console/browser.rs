@@ -138,6 +138,12 @@ impl Browser {
         self.post("/execute/async", json!({ "script": script, "args": [] })).await
     }
 
+    /// Sends a header with every request from now on.
+    pub(crate) async fn send_header(&self, name: &str, value: &str) {
+        self.devtools("Network.enable", json!({})).await;
+        self.devtools("Network.setExtraHTTPHeaders", json!({ "headers": { name: value } })).await;
+    }
+
     async fn devtools(&self, command: &str, parameters: Value) -> Value {
         self.post("/goog/cdp/execute", json!({ "cmd": command, "params": parameters })).await
     }

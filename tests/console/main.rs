@@ -15,9 +15,16 @@
 
 mod browser;
 mod files;
+mod keyboard;
+mod limits;
+mod live;
+mod many;
 mod pages;
 mod playground;
+mod states;
+mod stored;
 #[path = "../support/mod.rs"]
 mod support;
 mod tasks;
+mod together;
 mod world;

@@ -9,9 +9,10 @@ use crate::browser::Browser;
 use crate::world::World;
 
 /// Pages, each with a text that it must show.
-const PAGES: [(&str, &str); 12] = [
+const PAGES: [(&str, &str); 13] = [
     ("overview", "Spend today"),
     ("requests", "ended"),
+    ("requests?tab=under", "under way"),
     ("targets", "requests are admitted"),
     ("errors", "By kind"),
     ("usage?split=model", "Cost by day and model; most:"),
@@ -24,18 +25,21 @@ const PAGES: [(&str, &str); 12] = [
     ("setup", "MODEL_GATEWAY_KEY"),
 ];
 /// Widths of a desk and of a phone.
-const DESK: (u32, u32) = (1_440, 960);
-const PHONE: (u32, u32) = (390, 844);
+pub(crate) const DESK: (u32, u32) = (1_440, 960);
+pub(crate) const PHONE: (u32, u32) = (390, 844);
+/// Widths at which nothing may need a second direction of scrolling (WCAG 1.4.10): the smallest one, and a desk at a zoom
+/// of 200 %.
+const REFLOW: [(u32, u32); 2] = [(320, 640), (720, 480)];
 
 /// Returns the source of axe-core.
-fn axe() -> String {
+pub(crate) fn axe() -> String {
     let mut text = String::new();
     flate2::read::GzDecoder::new(&include_bytes!("axe/axe.min.js.gz")[..]).read_to_string(&mut text).unwrap();
     text
 }
 
 /// Returns what axe-core finds in the page, one line each.
-async fn inaccessible(browser: &Browser, axe: &str) -> Vec<String> {
+pub(crate) async fn inaccessible(browser: &Browser, axe: &str) -> Vec<String> {
     browser.run(&format!("{axe}; return 1"), json!([])).await;
     let tags = "['wcag2a','wcag2aa','wcag21aa','wcag22aa','best-practice']";
     let script = format!(
@@ -44,6 +48,15 @@ async fn inaccessible(browser: &Browser, axe: &str) -> Vec<String> {
     );
     let found = browser.run_later(&script).await;
     found.as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
+}
+
+/// Returns by how much the page is wider than its window: it would scroll in two directions. `None` if it is not.
+pub(crate) async fn too_wide(browser: &Browser) -> Option<String> {
+    let script = "const page = document.documentElement; const most = page.clientWidth; \
+                  const wide = [...document.querySelectorAll('main *')].filter((one) => one.getBoundingClientRect().right > most + 0.5 \
+                    && !one.closest('.scroll, pre, .frames, .hidden, .canvas')).map((one) => one.outerHTML.slice(0, 80)); \
+                  return page.scrollWidth > most ? `${page.scrollWidth - most} pixels too wide, ${wide.slice(0, 2).join(' ')}` : null";
+    browser.run(script, json!([])).await.as_str().map(str::to_owned)
 }
 
 #[tokio::test]
@@ -56,29 +69,52 @@ async fn console_pages_are_accessible_at_every_width_and_in_both_colours() {
     world.sign_in(&browser, "overview").await;
     let interactive =
         browser.run("return performance.getEntriesByName('interactive')[0].startTime", json!([])).await;
-    eprintln!("time to interactive: {interactive} ms");
+    let size = "return performance.getEntriesByType('resource').filter((one) => one.name.includes('/console/a/')) \
+                .reduce((sum, one) => [sum[0] + 1, sum[1] + one.encodedBodySize, sum[2] + one.decodedBodySize], [0, 0, 0])";
+    let size = browser.run(size, json!([])).await;
+    eprintln!(
+        "time to interactive: {interactive} ms; {} files, {} bytes compressed, {} bytes plain",
+        size[0], size[1], size[2]
+    );
+    let compressed = size[1].as_f64().unwrap();
+    assert!(compressed > 10_000.0 && compressed < 150_000.0, "{compressed} bytes are loaded");
     // The plots need some points.
     browser.until("latencies", |seen| !seen.contains("Collecting")).await;
     let mut faults = Vec::new();
-    for (size, is_dark, name) in [(DESK, false, "light"), (DESK, true, "dark"), (PHONE, false, "phone")] {
+    let looks = [
+        (DESK, false, "light"),
+        (DESK, true, "dark"),
+        (PHONE, false, "phone"),
+        (PHONE, true, "phone in dark colours"),
+    ];
+    for (size, is_dark, name) in looks {
         browser.look(size, is_dark).await;
         for (page, text) in PAGES {
             browser.open(&world.page(page)).await;
             browser.sees(text).await;
             browser.until("what is loaded", |seen| !seen.contains("Loading")).await;
-            // What is wider than the page would make it scroll in two directions.
-            let wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
-            let wide = browser.run(wide, json!([])).await;
-            if wide != 0 {
-                faults.push(format!("{page} {name}: {wide} pixels too wide"));
-            }
+            faults.extend(too_wide(&browser).await.map(|wide| format!("{page} {name}: {wide}")));
+            let page = page.replace("?tab=", "-");
             let page = page.split('?').next().unwrap();
-            browser.store_picture(&format!("{page}-{name}")).await;
+            if !name.contains(' ') {
+                browser.store_picture(&format!("{page}-{name}")).await;
+            }
             let found = inaccessible(&browser, &axe).await;
             faults.extend(found.iter().map(|line| format!("{page} {name}: {line}")));
         }
     }
     drop(load);
+    let outside = "return performance.getEntriesByType('resource').map((one) => one.name).filter((name) => !name.startsWith(location.origin))";
+    assert_eq!(browser.run(outside, json!([])).await, json!([]), "a request leaves the machine");
+    for size in REFLOW {
+        browser.look(size, false).await;
+        for (page, text) in PAGES {
+            browser.open(&world.page(page)).await;
+            browser.sees(text).await;
+            faults
+                .extend(too_wide(&browser).await.map(|wide| format!("{page} at {} pixels: {wide}", size.0)));
+        }
+    }
     faults.extend(browser.complaints().await);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

@@ -41,13 +41,28 @@ fn model(id: &str, context: u32, targets: &str, price: &str) -> String {
     )
 }
 
-fn key(name: &str, text: &str, lines: &str) -> String {
+pub(crate) fn key(name: &str, text: &str, lines: &str) -> String {
     format!("[[key]]\nname = \"{name}\"\nsha256 = \"{}\"\n{lines}\n\n", KeyHash::of(text).to_hex())
+}
+
+/// Returns whether the API has what a test needs, by a text of its document; says so if it has not.
+pub(crate) fn is_offered(text: &str) -> bool {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json");
+    let has = std::fs::read_to_string(path).unwrap().contains(text);
+    if !has {
+        eprintln!("SKIPPED: the admin API has no {text}");
+    }
+    has
 }
 
 impl World {
     /// Starts the gateway with its providers.
     pub(crate) async fn start() -> World {
+        World::start_with(|_| {}).await
+    }
+
+    /// Starts the gateway with a changed configuration.
+    pub(crate) async fn start_with(change: impl FnOnce(&mut Setup)) -> World {
         let openai = simulator(SimulatedProvider::OpenAi).await;
         let anthropic = simulator(SimulatedProvider::Anthropic).await;
         let google = simulator(SimulatedProvider::Google).await;
@@ -87,6 +102,7 @@ impl World {
         setup.keys += &key("old-script", "client-key-that-is-old-0003", "enabled = false");
         let token = KeyHash::of(TOKEN).to_hex();
         let tokens = format!("[[token]]\nname = \"anna\"\nrole = \"admin\"\nsha256 = \"{token}\"\n");
+        change(&mut setup);
         let gateway = Gateway::start(&setup.file("admin.toml", &tokens)).await;
         World { gateway, _providers: [openai, anthropic, google] }
     }
@@ -103,6 +119,19 @@ impl World {
         browser.type_into("Token", TOKEN).await;
         browser.click_submit("Sign in").await;
         browser.sees("anna may do all").await;
+    }
+
+    /// Sends a request to the admin API, as another operator with all rights does, and returns its answer.
+    pub(crate) async fn admin(&self, method: &str, path: &str, body: &str) -> Answer {
+        let request = format!(
+            "{method} /admin/v1{path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nauthorization: Bearer {TOKEN}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            self.gateway.admin,
+            body.len()
+        );
+        let answer = ask(self.gateway.admin, request).await;
+        assert!(answer.status() < 300, "{method} {path}: {}", answer.text());
+        answer
     }
 
     /// Sends a request of a client.
@@ -138,7 +167,7 @@ impl World {
     }
 }
 
-async fn chat(address: std::net::SocketAddr, key: &str, model: &str, text: &str) -> Answer {
+pub(crate) async fn chat(address: std::net::SocketAddr, key: &str, model: &str, text: &str) -> Answer {
     let body = json!({ "model": model, "messages": [{ "role": "user", "content": text }], "stream": true });
     let bearer = format!("Bearer {key}");
     let headers = [("authorization", bearer.as_str()), ("connection", "close")];

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::audit;
 use super::change::{self, AuditAction};
 use super::keys::{LIMITS, limits_json, with_file};
+use super::search::ListSearch;
 use super::time;
 use crate::account::amount::LARGEST;
 use crate::account::{AdminRole, Amount};
@@ -55,7 +56,7 @@ pub(in crate::admin) const ACCOUNTS: Record = Record {
     members: &[
         member("items", MemberType::List(&MemberType::Object(&ACCOUNT)), "Accounts."),
         optional("next_cursor", MemberType::Text, "Cursor of the next page; null at the end."),
-        member("total", MemberType::Count, "Number of all accounts."),
+        member("total", MemberType::Count, "Number of the accounts that `q` chooses."),
     ],
 };
 
@@ -167,7 +168,9 @@ fn show(account: &AccountState, limits: Option<Value>) -> Value {
 pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let after = request.parameter("cursor");
-    let accounts = api.ledger().with(|ledger| ledger.accounts())?;
+    let search = ListSearch::of(request);
+    let mut accounts = api.ledger().with(|ledger| ledger.accounts())?;
+    accounts.retain(|account| search.finds(&[account.name.as_str()]));
     let total = accounts.len();
     let mut behind =
         accounts.into_iter().filter(|account| after.as_ref().is_none_or(|after| account.name > *after));

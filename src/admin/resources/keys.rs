@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::change::{self, AuditAction};
+use super::search::ListSearch;
 use super::time;
 use crate::account::{Amount, Key, KeyHash, KeyState, Keys, MAX_PREVIOUS, NewKey, Permission};
 use crate::admin::api::AdminApi;
@@ -100,11 +101,7 @@ pub(in crate::admin) const KEYS: Record = Record {
     members: &[
         member("items", MemberType::List(&MemberType::Object(&KEY)), "Keys."),
         optional("next_cursor", MemberType::Text, "Cursor of the next page; null at the end."),
-        member(
-            "total",
-            MemberType::Count,
-            "Number of all keys, or of those of the account that is asked for.",
-        ),
+        member("total", MemberType::Count, "Number of the keys that `account` and `q` choose."),
     ],
 };
 
@@ -136,6 +133,25 @@ fn digits(hash: KeyHash) -> String {
     hash.to_hex().chars().take(HASH_DIGITS).collect()
 }
 
+/// Returns the name of the state of a key.
+fn state_name(key: &Key, now: i64) -> &'static str {
+    match key.state(now) {
+        KeyState::Usable => "usable",
+        KeyState::Disabled => "disabled",
+        KeyState::Expired => "expired",
+    }
+}
+
+/// Returns the texts of a key that a search looks into: name, account, state and permitted models.
+fn searched(key: &Key, now: i64) -> Vec<&str> {
+    let mut texts: Vec<&str> = vec![&*key.name, state_name(key, now)];
+    texts.extend(key.account.as_ref().map(|account| &*account.name));
+    if let Permission::Some(patterns) = &key.rules.models {
+        texts.extend(patterns.iter().map(|pattern| pattern.text()));
+    }
+    texts
+}
+
 fn show(key: &Key, keys: &Keys, now: i64) -> Value {
     let rules = &key.rules;
     let certificates = rules
@@ -151,11 +167,7 @@ fn show(key: &Key, keys: &Keys, now: i64) -> Value {
     json!({
         "name": &*key.name,
         "sha256": digits(key.hash),
-        "state": match key.state(now) {
-            KeyState::Usable => "usable",
-            KeyState::Disabled => "disabled",
-            KeyState::Expired => "expired",
-        },
+        "state": state_name(key, now),
         "enabled": key.enabled,
         "expires": key.expires.map(time),
         "previous": previous.collect::<Value>(),
@@ -177,14 +189,16 @@ pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult 
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let after = request.parameter("cursor");
     let account = request.parameter("account");
+    let search = ListSearch::of(request);
     // The names behind the cursor, of which only the first are held: there may be a million keys.
     let mut first: BTreeMap<Arc<str>, Value> = BTreeMap::new();
-    let (mut total, mut more, now) = (0, false, now());
+    let (mut total, mut more, now) = (0_usize, false, now());
     api.control().with_snapshot(&mut |snapshot, _| {
         for key in snapshot.keys.iter() {
             let in_account =
                 |name: &String| key.account.as_ref().is_some_and(|account| *account.name == **name);
-            if !account.as_ref().is_none_or(in_account) {
+            let is_found = || search.is_empty() || search.finds(&searched(key, now));
+            if !(account.as_ref().is_none_or(in_account) && is_found()) {
                 continue;
             }
             total = usize::saturating_add(total, 1);

@@ -12,6 +12,7 @@ pub(super) mod limits;
 pub(super) mod models;
 pub(super) mod playground;
 pub(super) mod providers;
+mod search;
 pub(super) mod session;
 pub(super) mod targets;
 pub(super) mod totals;

@@ -27,7 +27,7 @@ function App() {
         return;
       }
       const index = await api.get("");
-      Object.assign(session, { caller: index.caller, role: index.role, version: index.version });
+      Object.assign(session, { caller: index.caller, role: index.role, version: index.version, paths: new Set(index.paths) });
       setState({ known: true, error: null });
       live.start();
     } catch (error) {
@@ -41,6 +41,10 @@ function App() {
     addEventListener("hashchange", go);
     return () => removeEventListener("hashchange", go);
   }, []);
+  // From here on a page can be used, or one can sign in.
+  useEffect(() => {
+    if (state.known !== null && !performance.getEntriesByName("interactive").length) performance.mark("interactive");
+  }, [state.known]);
   useEffect(() => {
     scrollTo(0, 0);
     document.getElementById("title")?.focus({ preventScroll: true });
@@ -58,4 +62,3 @@ function App() {
 const root = document.getElementById("app");
 root.textContent = "";
 render(html`<${App} />`, root);
-performance.mark("interactive");

@@ -1,8 +1,9 @@
 // Frame around the pages: navigation, who is signed in, theme, keyboard, and the way in.
 import { html, useEffect, useState } from "./lib/html.js";
 import * as api from "./lib/api.js";
+import { Icon } from "./lib/icons.js";
 import { live, setPaused } from "./lib/live.js";
-import { Dialog, Failed, Field, Notice, Sayings, session, useLive } from "./lib/ui.js";
+import { Dialog, Failed, Field, Notice, Sayings, offers, session, useLive } from "./lib/ui.js";
 import { Overview, faultsOf } from "./pages/overview.js";
 import { Requests } from "./pages/requests.js";
 import { Targets } from "./pages/targets.js";
@@ -11,6 +12,7 @@ import { Usage } from "./pages/usage.js";
 import { Cache } from "./pages/cache.js";
 import { Accounts } from "./pages/accounts.js";
 import { Keys } from "./pages/keys.js";
+import { Limits } from "./pages/limits.js";
 import { Models } from "./pages/models.js";
 import { Configuration } from "./pages/config.js";
 import { Playground } from "./pages/playground.js";
@@ -27,6 +29,7 @@ const PAGES = [
     ["usage", "Usage and cost", "u", Usage],
     ["cache", "Cache savings", "c", Cache],
     ["accounts", "Accounts", "a", Accounts],
+    ["limits", "Limits", "l", Limits, "GET /limits"],
   ]],
   ["Set-up", [
     ["keys", "Keys", "k", Keys],
@@ -37,6 +40,8 @@ const PAGES = [
   ]],
 ];
 const FLAT = PAGES.flatMap(([, pages]) => pages);
+// A page whose operation the API does not have is left out.
+const isShown = ([, , , , operation]) => !operation || offers(operation);
 
 const stored = (name) => {
   try {
@@ -73,7 +78,7 @@ const go = (page) => {
   location.hash = `#/${page}`;
 };
 
-// Keys: g and a letter opens a page, / the filter, j and k the rows, p pauses, ? explains.
+// Keys: g and a letter opens a page, / the filter, j and k the rows, n makes a new entry, p pauses, ? explains.
 function useKeyboard(help) {
   useEffect(() => {
     let began = 0;
@@ -85,12 +90,19 @@ function useKeyboard(help) {
         return;
       }
       if (!letters) return;
-      const asked = began && Date.now() - began < 1500 && FLAT.find(([, , letter]) => letter === event.key);
+      const asked = began && Date.now() - began < 1500 && FLAT.filter(isShown).find(([, , letter]) => letter === event.key);
       began = 0;
       if (asked) go(asked[0]);
       else if (event.key === "g") began = Date.now();
       else if (event.key === "?") help();
       else if (event.key === "p") setPaused(!live.paused);
+      else if (event.key === "n") {
+        const create = document.querySelector("[data-new]:not(:disabled)");
+        if (!create) return;
+        // The letter itself is not for the form that opens.
+        event.preventDefault();
+        create.click();
+      }
       else if (event.key === "/") {
         const filter = document.querySelector("[data-filter]");
         if (!filter) return;
@@ -114,7 +126,7 @@ function Help({ onClose }) {
     store("letters", letters ? "on" : "off");
     setOn(letters);
   };
-  const keys = [...FLAT.map(([, name, letter]) => [`g ${letter}`, name]), ["/", "Filter"], ["j  k", "Next row, row before"], ["Enter", "Open a row"], ["p", "Pause or go on"], ["Esc", "Close, leave a field"], ["Ctrl Enter", "Run in the playground"], ["?", "This list"]];
+  const keys = [...FLAT.filter(isShown).map(([, name, letter]) => [`g ${letter}`, name]), ["/", "Filter"], ["j  k", "Next row, row before"], ["Enter", "Open a row"], ["n", "New key or account"], ["p", "Pause or go on"], ["Esc", "Close, leave a field"], ["Ctrl Enter", "Run in the playground"], ["?", "This list"]];
   return html`<${Dialog} title="Keyboard" onClose=${onClose}>
     <div class="body"><dl class="keys">${keys.map(([key, text]) => html`<div><dt>${key.split(/ +/).map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${text}</dd></div>`)}</dl>
     <label class="check"><input type="checkbox" checked=${on} onChange=${turn} /> Single letters are shortcuts</label></div>
@@ -170,7 +182,7 @@ function Nav({ page }) {
   return html`<nav aria-label="Pages" class=${open ? "open" : ""}>
     <button type="button" class="button quiet toggle" aria-expanded=${open} onClick=${() => setOpen(!open)}>☰ ${name}</button>
     <div class="pages">${PAGES.map(([group, pages]) => html`<div class="group"><h2>${group}</h2><ul>
-      ${pages.map(([path, label]) => html`<li><a href=${`#/${path}`} aria-current=${path === page ? "page" : undefined}>${label}${path === "overview" && faults.length > 0 && html` <span class=${`bubble ${faults[0][0]}`}>${faults.length}<span class="hidden"> faults</span></span>`}</a></li>`)}
+      ${pages.filter(isShown).map(([path, label]) => html`<li><a href=${`#/${path}`} aria-current=${path === page ? "page" : undefined}><${Icon} name=${path} /><span class="grow">${label}</span>${path === "overview" && faults.length > 0 && html` <span class=${`bubble ${faults[0][0]}`}>${faults.length}<span class="hidden"> faults</span></span>`}</a></li>`)}
     </ul></div>`)}</div>
   </nav>`;
 }
@@ -186,7 +198,7 @@ function Pulse() {
 export function Shell({ at, onSignIn, onLeave }) {
   const [dialog, setDialog] = useState("");
   useKeyboard(() => setDialog("help"));
-  const Content = FLAT.find(([path]) => path === at.page)?.[3] || Overview;
+  const Content = FLAT.filter(isShown).find(([path]) => path === at.page)?.[3] || Overview;
   const isLocal = session.caller === "local";
   return html`<a class="skip" href="#title" onClick=${(e) => { e.preventDefault(); document.getElementById("title")?.focus(); }}>To the content</a>
     <div class="shell">

@@ -15,6 +15,8 @@ export class ApiError extends Error {
     this.code = error.code || "";
     this.field = error.field || "";
     this.faults = error.faults || [];
+    // Members that another operator has changed meanwhile.
+    this.differs = error.differs || [];
   }
 }
 
@@ -114,6 +116,24 @@ export async function remove(path) {
   return (await send("DELETE", path)).json();
 }
 
+// Returns the members that differ between two states of an entry.
+const differing = (before, now, members) => members.filter((name) => JSON.stringify(before[name] ?? null) !== JSON.stringify(now[name] ?? null));
+
+// Changes the entry at `path`, which the page shows as `shown`. Refused as stale if one of `members` is another one by now. The version
+// that is compared by the gateway is that of the whole file: if only other entries of it have changed, the change is tried again.
+export async function change(method, path, { shown, members, body, at = path }) {
+  for (let turn = 1; ; turn += 1) {
+    const now = await get(path);
+    const differs = differing(shown, now, members);
+    if (differs.length) throw new ApiError(412, { code: "stale", message: `Nothing was written: another operator has changed ${differs.join(", ")} since this page read it.`, differs });
+    try {
+      return await (await send(method, at, body, now.etag ? { "if-match": now.etag } : {})).json();
+    } catch (error) {
+      if (error.code !== "stale" || turn === 5) throw error;
+    }
+  }
+}
+
 // Stores an export as a file.
 export async function download(path, name) {
   const blob = await (await send("GET", path)).blob();
@@ -131,18 +151,21 @@ export function query(parameters) {
   return pairs.length ? `?${pairs.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&")}` : "";
 }
 
-// Reads all pages of a list, at most `most` items; `isCut` of the list says that there are more.
-export async function all(path, most = 10_000) {
+// Reads a list page by page, at most `most` items; `isCut` of the list says that there are more, `total` how many match.
+export async function pages(path, parameters, most) {
   const items = [];
   let cursor = "";
   do {
-    const page = await get(path + query({ limit: 1000, cursor }));
+    const page = await get(path + query({ ...parameters, limit: Math.min(1000, most - items.length), cursor }));
     items.push(...page.items);
+    items.total = page.total;
     cursor = page.next_cursor || "";
   } while (cursor && items.length < most);
   items.isCut = !!cursor;
   return items;
 }
+
+export const all = (path, most = 10_000) => pages(path, {}, most);
 
 // Reads a stream of server-sent events. Resolves at its end; `signal` ends it. An EventSource could send no body and no CSRF value.
 export async function stream(method, path, body, signal, each) {

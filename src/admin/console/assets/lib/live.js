@@ -4,12 +4,18 @@ import { stream } from "./api.js";
 // A reading a second for 15 minutes, and the requests that ended last.
 const READINGS = 900;
 const REQUESTS = 1000;
+// Requests under way that are held: a gateway may serve more at a time.
+const UNDER_WAY = 2000;
 // Least time between two drawings in milliseconds, however many requests end.
 const EVERY = 250;
 
 export const live = {
   readings: [],
   requests: [],
+  // Requests under way by time and id, the oldest first.
+  underWay: new Map(),
+  // What is added to the browser's clock for that of the gateway, in milliseconds.
+  ahead: 0,
   // Readings of the whole time, and the present states of targets by provider and model.
   totals: null,
   targets: new Map(),
@@ -39,10 +45,24 @@ function changed() {
   }, Math.max(0, drawn + (document.hidden ? 2000 : EVERY) - Date.now()));
 }
 
+// What a page that is paused shows of the requests under way, and the gateway's time then.
+let frozen = null;
+
 export function setPaused(paused) {
+  frozen = paused ? { rows: [...live.underWay.values()], now: gatewayNow() } : null;
   live.paused = paused;
   changed();
 }
+
+const gatewayNow = () => Date.now() + live.ahead;
+
+// Returns the requests under way, the latest first, each with its age in milliseconds by the gateway's clock.
+export function underWay() {
+  const { rows, now } = frozen || { rows: [...live.underWay.values()], now: gatewayNow() };
+  return rows.map((row) => ({ ...row, age_ms: Math.max(0, now - row.time_ms) })).reverse();
+}
+
+const nameOf = (event) => `${event.time_ms} ${event.request_id}`;
 
 // Requests that ended while the page was paused, shown when it goes on.
 let held = [];
@@ -50,9 +70,14 @@ let held = [];
 function receive(name, data) {
   if (name === "totals") {
     live.totals = data;
+    live.ahead = data.time_ms - Date.now();
     live.readings.push(data);
     if (live.readings.length > READINGS) live.readings.shift();
+  } else if (name === "request_start") {
+    live.underWay.set(nameOf(data), data);
+    if (live.underWay.size > UNDER_WAY) live.underWay.delete(live.underWay.keys().next().value);
   } else if (name === "request") {
+    live.underWay.delete(nameOf(data));
     held.push(data);
     if (!live.paused) {
       live.requests = held.reverse().concat(live.requests).slice(0, REQUESTS);
@@ -62,6 +87,8 @@ function receive(name, data) {
     live.targets.set(`${data.provider}\n${data.model}`, data);
   } else if (name === "lost") {
     live.lost += data.requests;
+    // Ends may be among what was lost: a request that has ended must not seem to be under way for ever.
+    live.underWay.clear();
   }
   changed();
 }
@@ -89,6 +116,7 @@ export async function start() {
       live.fault = error.message || "The stream of events broke off.";
     }
     live.connected = false;
+    live.underWay.clear();
     changed();
     await new Promise((done) => setTimeout(done, wait));
     wait = Math.min(wait * 2, 10_000);

@@ -15,18 +15,18 @@ function useWidth() {
   return [ref, width];
 }
 
-// Returns round numbers from 0 to at least `most`.
-export function ticks(most, wanted = 3) {
+// Returns round numbers from 0 to at least `most`, whole ones if `whole`.
+export function ticks(most, whole = false) {
   if (!(most > 0)) return [0, 1];
-  const rough = most / wanted;
+  const rough = whole ? Math.max(1, most / 3) : most / 3;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.999);
+  const step = (whole && power < 10 ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10]).map((factor) => factor * power).find((size) => size >= rough * 0.999);
   const all = [];
   for (let value = 0; value < most + step * 0.999; value += step) all.push(value);
   return all;
 }
 
-const LEFT = 46;
+const LEFT = 54;
 const BOTTOM = 20;
 const TOP = 8;
 
@@ -136,7 +136,7 @@ export function Bars({ names, series, format, caption, height = 210 }) {
   const [ref, width] = useWidth();
   const [at, setAt] = useState(null);
   const sums = names.map((_, i) => series.reduce((sum, one) => sum + (one.values[i] || 0), 0));
-  const marks = ticks(Math.max(0, ...sums));
+  const marks = ticks(Math.max(0, ...sums), sums.every(Number.isInteger));
   const top = marks.at(-1) || 1;
   const inner = Math.max(1, width - LEFT - 4);
   const step = inner / Math.max(1, names.length);

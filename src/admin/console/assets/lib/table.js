@@ -1,13 +1,25 @@
 // Tables: sorted by their heads, with rows that open below; on a phone each row becomes a card.
-import { Fragment, html, useState } from "./html.js";
+import { Fragment, html, useLayoutEffect, useRef, useState } from "./html.js";
 
-// `columns`: [{ name, label, cell(row), sort(row), number, wide }]; `detail(row)` is shown below an open row.
-export function Table({ caption, columns, rows, id, detail, empty, order, open: given, onOpen, limit = 200 }) {
+// Lines in the place of rows that are loaded for the first time.
+function Skeleton({ caption }) {
+  return html`<div class="skeleton" role="status"><span class="hidden">Loading: ${caption}</span>${[0, 1, 2, 3].map((line) => html`<div key=${line}></div>`)}</div>`;
+}
+
+// `columns`: [{ name, label, cell(row), sort(row), number, wide }]; `rows` are null until they are loaded; `detail(row)` is shown below an
+// open row. Of a list whose rest the gateway has, `onMore` loads more; rows are sorted among those that are loaded. On a phone
+// a `compact` row has its cells one after the other, with labels of numbers only.
+export function Table({ caption, columns, rows, id, detail, empty, order, open: given, onOpen, limit = 200, onMore, compact }) {
   const [sort, setSort] = useState(order || null);
   const [own, setOwn] = useState(null);
+  const [isWide, setIsWide] = useState(false);
+  const ref = useRef(null);
+  // What scrolls must be reached by keyboard.
+  useLayoutEffect(() => setIsWide(!!ref.current && ref.current.scrollWidth > ref.current.clientWidth + 1));
   const [most, setMost] = useState(limit);
   const open = given !== undefined ? given : own;
   const setOpen = onOpen || setOwn;
+  if (!rows) return html`<${Skeleton} caption=${caption} />`;
   if (!rows.length && empty) return empty;
   let shown = rows;
   const by = sort && columns.find((column) => column.name === sort.name);
@@ -16,8 +28,8 @@ export function Table({ caption, columns, rows, id, detail, empty, order, open: 
     shown = [...rows].sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (sort.down ? -1 : 1));
   }
   const turn = (column) => setSort(sort?.name === column.name ? { name: column.name, down: !sort.down } : { name: column.name, down: !!column.number });
-  return html`<div class="scroll">
-    <table class="list">
+  return html`<div class="scroll" ref=${ref} ...${isWide ? { tabindex: 0, role: "region", "aria-label": caption } : {}}>
+    <table class=${compact ? "list compact" : "list"}>
       <caption class="hidden">${caption}</caption>
       <thead><tr>
         ${columns.map((column) => {
@@ -47,7 +59,8 @@ export function Table({ caption, columns, rows, id, detail, empty, order, open: 
         })}
       </tbody>
     </table>
-    ${shown.length > most && html`<button type="button" class="button more" onClick=${() => setMost(most + limit)}>Show ${Math.min(limit, shown.length - most)} more of ${shown.length}</button>`}
+    ${onMore && html`<button type="button" class="button more" onClick=${() => { setMost(Infinity); onMore(); }}>Load more</button>`}
+    ${shown.length > most && !onMore && html`<button type="button" class="button more" onClick=${() => setMost(most + limit)}>Show ${Math.min(limit, shown.length - most)} more of ${shown.length}</button>`}
   </div>`;
 }
 

@@ -1,11 +1,15 @@
 // Small parts of pages: buttons, badges, dialogs, fields, notices.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { pages } from "./api.js";
 import { subscribe } from "./live.js";
 
 // Who the caller is, and what its role permits.
-export const session = { caller: "", role: "", version: "", oidc: null };
+export const session = { caller: "", role: "", version: "", oidc: null, paths: new Set() };
 const ROLES = ["read", "operate", "admin"];
 export const may = (role) => ROLES.indexOf(session.role) >= ROLES.indexOf(role);
+
+// Whether the API has an operation for this caller: offers("GET /limits").
+export const offers = (operation) => session.paths.has(operation.replace(" ", " /admin/v1"));
 
 // Draws again when live state has changed.
 export function useLive() {
@@ -33,6 +37,34 @@ export function useLoad(load, inputs = [], every = 0) {
   return [...state, run];
 }
 
+// Items of a list that are loaded at first, and with each further step.
+const STEP = 200;
+
+// Loads a list as far as it is looked at: [items, error, load again, load more].
+export function usePages(path, parameters, every = 0) {
+  const wanted = useRef(STEP);
+  const inputs = JSON.stringify(parameters);
+  useEffect(() => {
+    wanted.current = STEP;
+  }, [inputs]);
+  const [items, error, again] = useLoad(() => pages(path, parameters, wanted.current), [path, inputs], every);
+  const more = () => {
+    wanted.current = (items?.length || 0) + STEP;
+    return again();
+  };
+  return [items, error, again, more];
+}
+
+// Returns a text when it has not changed for a moment, so that a search is not sent for each letter.
+export function useSettled(text) {
+  const [settled, setSettled] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(text), 200);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return settled;
+}
+
 // A button that needs a role. Without it, it is disabled and says why.
 export function Act({ role = "read", kind = "", onClick, children, disabled, ...rest }) {
   const permitted = may(role);
@@ -53,18 +85,26 @@ export function Badge({ tone = "off", children }) {
   return html`<span class=${`badge ${tone}`}><span aria-hidden="true">${SHAPES[tone]}</span> ${children}</span>`;
 }
 
-export function Notice({ tone = "info", title, children, action }) {
-  return html`<div class=${`notice ${tone}`} role=${tone === "bad" ? "alert" : undefined}>
+export function Notice({ tone = "info", title, children, action, isAlert = tone === "bad" }) {
+  return html`<div class=${`notice ${tone}`} role=${isAlert ? "alert" : undefined}>
     <span class="shape" aria-hidden="true">${SHAPES[tone]}</span>
     <div class="grow">${title && html`<strong>${title}</strong>`} <span>${children}</span></div>
     ${action}
   </div>`;
 }
 
-// What a refused request says, with the faults of a configuration.
-export function Failed({ error, title }) {
+// Reloads what a form shows. The button goes with the notice: the first field has the focus then.
+const reloadIn = async (form, reload) => {
+  await reload();
+  form?.querySelector("input, select")?.focus();
+};
+
+// What a refused request says, with the faults of a configuration. `onReload` shows what another operator has changed.
+export function Failed({ error, title, onReload }) {
   if (!error) return null;
-  return html`<${Notice} tone="bad" title=${title}>
+  const isStale = error.code === "stale";
+  return html`<${Notice} isAlert tone=${isStale ? "warn" : "bad"} title=${title || (isStale ? "Changed meanwhile." : undefined)}
+    action=${isStale && onReload && html`<button type="button" class="button small" onClick=${(event) => reloadIn(event.currentTarget.closest("form"), onReload)}>Reload</button>`}>
     ${error.message}
     ${error.faults?.length > 0 && html`<${Faults} faults=${error.faults} />`}
   <//>`;
@@ -187,6 +227,7 @@ export function Confirm({ title, children, verb, tone = "danger", run, onClose }
   const [busy, setBusy] = useState(false);
   const go = async () => {
     setBusy(true);
+    setError(null);
     try {
       await run();
       onClose();
@@ -198,13 +239,13 @@ export function Confirm({ title, children, verb, tone = "danger", run, onClose }
   return html`<${Dialog} title=${title} onClose=${onClose}>
     <div class="body">${children}<${Failed} error=${error} /></div>
     <footer>
-      <button type="button" class="button" onClick=${onClose}>Cancel</button>
+      <button type="button" class="button" onClick=${onClose} autofocus>Cancel</button>
       <button type="button" class=${`button ${tone}`} disabled=${busy} onClick=${go}>${verb}</button>
     </footer>
   <//>`;
 }
 
-export function Copy({ text, label = "Copy" }) {
+export function Copy({ text, label = "Copy", ...rest }) {
   const [done, setDone] = useState(false);
   const copy = async () => {
     try {
@@ -216,11 +257,11 @@ export function Copy({ text, label = "Copy" }) {
     setDone(true);
     setTimeout(() => setDone(false), 1500);
   };
-  return html`<button type="button" class="button small" onClick=${copy}>${done ? "Copied" : label}</button>`;
+  return html`<button type="button" class="button small" onClick=${copy} ...${rest}>${done ? "Copied" : label}</button>`;
 }
 
-export function Code({ text, label }) {
-  return html`<div class="code"><${Copy} text=${text} /><pre tabindex="0" aria-label=${label}>${text}</pre></div>`;
+export function Code({ text, label, autofocus }) {
+  return html`<div class="code"><${Copy} text=${text} autofocus=${autofocus} /><pre tabindex="0" aria-label=${label}>${text}</pre></div>`;
 }
 
 const said = new Set();

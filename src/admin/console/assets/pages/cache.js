@@ -5,7 +5,7 @@ import { day, money, percent, short } from "../lib/format.js";
 import { Bars, Share } from "../lib/plot.js";
 import { Table } from "../lib/table.js";
 import { Card, Choice, Empty, Failed, Field, Page, Stat, useLoad } from "../lib/ui.js";
-import { PERIODS, fromOf, useParameters } from "./usage.js";
+import { PERIODS, fromOf, timesOf, useParameters } from "./usage.js";
 
 const GROUPS = [
   { value: "model", label: "Model" },
@@ -14,7 +14,7 @@ const GROUPS = [
 ];
 const net = (row) => Number(row.cache_saved) - Number(row.cache_surcharge);
 const share = (row) => (row.input ? (row.cached || 0) / row.input : 0);
-const amount = (value) => money(value.toFixed(Math.abs(value) < 0.01 ? 6 : 2));
+const amount = (value) => money(value.toFixed(9));
 
 export function Cache({ parameters }) {
   const [at, set] = useParameters("cache", parameters, { group: "model", period: "30" });
@@ -26,6 +26,8 @@ export function Cache({ parameters }) {
   }, [at.group, from], 15_000);
   const total = loaded?.total;
   const rows = loaded?.group === at.group ? loaded.rows.filter((row) => row.input > 0) : [];
+  const days = timesOf("day", from);
+  const saved = new Map((loaded?.days || []).map((row) => [row.day, net(row)]));
   const cached = total && (total.cached || Number(total.cache_surcharge) > 0);
   return html`<${Page} title="Cache savings" lead="What providers' prompt caches save: reads are cheaper than plain input, writes may be dearer.">
     <div class="filters">
@@ -40,7 +42,7 @@ export function Cache({ parameters }) {
       <${Stat} label="Input from caches" value=${percent(total.cached || 0, total.input)} note=${`${short(total.cached)} of ${short(total.input)} tokens`} />
     </dl>`}
     ${total && !cached && html`<${Card}><${Empty} title="Nothing came from a cache in this period">Long prompts that begin alike are cheaper when their provider caches them. <code>prompt_cache = "auto"</code> of a model or a key marks them in every client format.<//><//>`}
-    ${cached && html`<${Card} title="Saved by day" note="after surcharges, UTC"><${Bars} names=${loaded.days.map((row) => row.day)} format=${amount} caption="Savings of reads from prompt caches, less the surcharges of writes, by day." series=${[{ name: "Saved", color: 2, values: loaded.days.map((row) => Math.max(0, net(row))) }]} /><//>`}
+    ${cached && html`<${Card} title="Saved by day" note="after surcharges, UTC"><${Bars} names=${days} format=${amount} caption="Savings of reads from prompt caches, less the surcharges of writes, by day." series=${[{ name: "Saved", color: 2, values: days.map((name) => Math.max(0, saved.get(name) || 0)) }]} /><//>`}
     ${rows.length > 0 && html`<${Card} flush title=${`By ${at.group}`} note="the least cached first">
       <${Table} caption=${`Cache savings by ${at.group}`} id=${(row) => row[at.group]} rows=${rows} order=${{ name: "share" }}
         columns=${[

@@ -1,7 +1,7 @@
 // What is loaded, and was my last change taken? Files, the last reload with its faults, a check, and the history.
 import { html, useState } from "../lib/html.js";
 import * as api from "../lib/api.js";
-import { ago, count, moment } from "../lib/format.js";
+import { ago, bytes, count, moment, span } from "../lib/format.js";
 import { Table } from "../lib/table.js";
 import { Act, Badge, Card, Choice, Code, Confirm, Empty, Failed, Faults, Field, Notice, Page, say, useLoad } from "../lib/ui.js";
 
@@ -20,15 +20,45 @@ function Reload({ reload }) {
 }
 
 function Files({ files }) {
-  return html`<${Card} flush title="Files" note="of routes and keys">
+  return html`<${Card} flush title="Files" note=${files.some((file) => file.kind === "gateway") ? "gateway.toml takes effect with a restart, the others with a reload" : "of routes and keys"}>
     <${Table} caption="Files of the configuration" id=${(file) => file.path} rows=${files}
       columns=${[
         { name: "file", label: "File", cell: (file) => html`<b title=${file.path}>${nameOf(file.path)}</b>` },
         { name: "kind", label: "Has", cell: (file) => file.kind },
-        { name: "state", label: "State", cell: (file) => (file.changed ? html`<${Badge} tone="warn">${file.etag ? "changed on disk since it was loaded" : "gone from the disk"}<//>` : html`<${Badge} tone="good">in effect<//>`) },
+        { name: "state", label: "State", cell: (file) => (file.changed ? html`<${Badge} tone="warn">${file.kind === "gateway" ? "changed: a restart applies it" : file.etag ? "changed on disk since it was loaded" : "gone from the disk"}<//>` : html`<${Badge} tone="good">in effect<//>`) },
         { name: "etag", label: "Version", cell: (file) => html`<code>${(file.etag || file.loaded || "–").slice(0, 12)}</code>` },
+        ...(files.some((file) => file.modified) ? [
+          { name: "modified", label: "Modified", cell: (file) => (file.modified ? moment(file.modified) : "–") },
+          { name: "size", label: "Size", number: true, cell: (file) => bytes(file.size) },
+        ] : []),
         { name: "writable", label: "The gateway may write it", cell: (file) => (file.writable ? "yes" : "no") },
       ]} />
+  <//>`;
+}
+
+const states = (gateway) => (gateway.draining ? ["warn", "shuts down"] : gateway.ready ? ["good", "ready"] : ["bad", "not ready"]);
+
+// The gateways that share a store, and where they differ.
+function Fleet() {
+  const [fleet, error] = useLoad(() => api.get("/fleet"), [], 5000);
+  const first = fleet?.gateways[0];
+  const many = fleet && fleet.gateways.length > 1;
+  const differs = (gateway, name) => many && gateway[name] !== first[name];
+  const mark = (gateway, name, text) => (differs(gateway, name) ? html`<${Badge} tone="warn">${text} differs<//>` : text);
+  const same = [fleet?.same_config ? "the same configuration" : "", fleet?.same_version ? "the same version" : ""].filter(Boolean).join(" and ");
+  return html`<${Card} flush title=${many ? `${fleet.gateways.length} gateways` : "Gateways"} note=${many ? "that share a store, this one first" : ""}>
+    <${Failed} error=${error} />
+    ${many && (same.includes(" and ") ? "" : html`<div class="inset"><${Notice} tone="warn" title="The gateways differ.">${fleet.same_config ? "" : "They have different files of routes or keys, so that a client may be answered differently by each. Give all the same files and reload them. "}${fleet.same_version ? "" : "They have different versions: an upgrade is under way, or one was left out."}<//></div>`)}
+    <${Table} caption="Gateways of the fleet" id=${(gateway) => gateway.id} rows=${fleet && fleet.gateways}
+      columns=${[
+        { name: "address", label: "Gateway", cell: (g) => html`<b>${g.address}</b>${g.self && html` <span class="tag">this one</span>`}<small class="under">${g.id}, process ${g.pid}</small>` },
+        { name: "state", label: "State", cell: (g) => html`<${Badge} tone=${states(g)[0]}>${states(g)[1]}<//>` },
+        { name: "config", label: "Configuration", cell: (g) => html`<code>${g.config_hash.slice(0, 12)}</code> <span class="muted">generation ${g.generation}</span>${differs(g, "config_hash") && html` <${Badge} tone="warn">differs<//>`}` },
+        { name: "version", label: "Version", cell: (g) => mark(g, "version", g.version) },
+        { name: "started", label: "Up for", cell: (g) => span(Date.now() - new Date(g.started)) },
+        { name: "drained", label: "Drained targets", wide: true, cell: (g) => g.drained.join(", ") || html`<span class="muted">none</span>` },
+      ]} />
+    ${fleet && !fleet.shared && html`<p class="none">This gateway is alone. Gateways with the same <code>store.valkey</code> share balances and limits, and show here with their configuration.</p>`}
   <//>`;
 }
 
@@ -78,7 +108,7 @@ function History() {
   const lines = page?.items || [];
   return html`<${Card} flush title="History" note="changes through the API, the latest first">
     <${Failed} error=${error} />
-    <${Table} caption="Audit log" id=${(line) => line.seq} rows=${lines}
+    <${Table} compact caption="Audit log" id=${(line) => line.seq} rows=${lines}
       empty=${page && html`<${Empty} title="No change yet">Each change through the API leaves a line here: who, what, and the entry before and afterwards. Changes by hand are not in it.<//>`}
       detail=${(line) => html`<div class="opened"><${Code} label="Details of the change" text=${JSON.stringify(Object.fromEntries(Object.entries(line).filter(([name, value]) => !KEPT.has(name) && value != null)), null, 2)} /></div>`}
       columns=${[
@@ -112,13 +142,13 @@ export function Configuration() {
       setFailed(failure);
     }
   };
-  const changed = loaded?.files.filter((file) => file.changed).length || 0;
+  const changed = loaded?.files.filter((file) => file.changed && file.kind !== "gateway").length || 0;
   return html`<${Page} title="Configuration" lead="What is loaded, and was the last change taken?" actions=${html`<${Act} role="operate" kind=${changed ? "primary" : ""} onClick=${reload}>Reload<//>`}>
     <${Choice} label="Part" hideLabel value=${tab} onValue=${setTab} options=${[{ value: "state", label: "State" }, { value: "effective", label: "In effect" }, { value: "check", label: "Check a text" }, { value: "history", label: "History" }]} />
     <${Failed} error=${failed || error} />
     ${tab === "state" && loaded && html`
       ${changed > 0 && html`<${Notice} tone="warn" title=${`${changed} ${changed === 1 ? "file has" : "files have"} changed on disk.`}>A reload reads all files, checks them, and takes all of it or nothing.<//>`}
-      <${Reload} reload=${loaded.reload} /><${Files} files=${loaded.files} />
+      <${Reload} reload=${loaded.reload} /><${Files} files=${loaded.files} /><${Fleet} />
       ${!loaded.writes && html`<${Notice} tone="info">The API does not change files: <code>admin.writes</code> is false.<//>`}`}
     ${tab === "effective" && html`<${Effective} />`}
     ${tab === "check" && html`<${CheckTexts} />`}

@@ -1,10 +1,12 @@
 // What goes wrong most? Errors by kind and by who is at fault, with what to do about them.
 import { html } from "../lib/html.js";
-import { count, short } from "../lib/format.js";
+import * as api from "../lib/api.js";
+import { count, day, short } from "../lib/format.js";
 import { live, points, window } from "../lib/live.js";
 import { Lines } from "../lib/plot.js";
 import { Table } from "../lib/table.js";
-import { Badge, Card, Empty, Page, useLive } from "../lib/ui.js";
+import { Badge, Card, Choice, Empty, Failed, Page, useLive, useLoad } from "../lib/ui.js";
+import { METRICS, TimePlot, useParameters } from "./usage.js";
 
 // What an operator can do. A kind without a line is explained in docs/operations.md.
 const ADVICE = {
@@ -84,8 +86,34 @@ function List({ title, note, name, labels, heads, none, wide }) {
   <//>`;
 }
 
-export function Errors() {
+// Periods of the plot by kind, with the time that a bar has.
+const SPANS = [
+  { value: "today", label: "Today", group: "hour", back: 0 },
+  { value: "7", label: "7 days", group: "day", back: 6 },
+  { value: "30", label: "30 days", group: "day", back: 29 },
+];
+const FAILED = METRICS.find((metric) => metric.value === "failed");
+
+// Errors by kind over time, as the ledger has them: also those before this page was opened and before the start of the process.
+function ByTime({ span, setSpan }) {
+  const { group, back } = SPANS.find((one) => one.value === span) || SPANS[1];
+  const from = day(back);
+  const [loaded, error] = useLoad(async () => ({ group, from, report: await api.get(`/usage${api.query({ group: `${group},error`, from, to: day(), top: 5, order: FAILED.order, limit: 10_000 })}`) }), [group, from], 15_000);
+  const report = loaded?.group === group && loaded.from === from ? loaded.report : null;
+  return html`<${Card} title="By kind over time" note="of keys, from the ledger, UTC" wide
+    actions=${html`<${Choice} label="Period of the plot" hideLabel value=${span} onValue=${setSpan} options=${SPANS} />`}>
+    <${Failed} error=${error} />
+    ${!report
+      ? html`<div class="skeleton plain" role="status"><span class="hidden">Loading: errors by kind</span><div></div></div>`
+      : report.total.failed > 0
+        ? html`<${TimePlot} group=${group} split="error" rows=${report.rows} metric=${FAILED} from=${from} total=${report.total} />`
+        : html`<${Empty} title=${`None of ${count(report.total.requests)} requests has failed`}>Requests of keys that are refused or fail show here by kind, a moment after they have ended.<//>`}
+  <//>`;
+}
+
+export function Errors({ parameters }) {
   useLive();
+  const [at, set] = useParameters("errors", parameters, { span: "7" });
   const rows = recent("errors", ["kind", "source"], live.totals);
   return html`<${Page} title="Errors" lead="What goes wrong, who is at fault, and what to do about it.">
     <${Card} title="Errors per second" note="by who is at fault" wide>
@@ -96,6 +124,7 @@ export function Errors() {
           { name: "gateway", color: 4, dash: "2 3", points: perSecond("internal") },
         ]} />
     <//>
+    <${ByTime} span=${at.span} setSpan=${(span) => set("span", span)} />
     <${Card} flush title="By kind" wide note="since the start of the process">
       <${Table} caption="Errors by kind" id=${(row) => row.kind + row.source} rows=${rows} order=${{ name: "count", down: true }}
         empty=${html`<${Empty} title="No errors since the start">Requests that are refused or fail show here by kind, each with what to do about it.<//>`}

@@ -5,7 +5,7 @@ import { count, money, percent, span } from "../lib/format.js";
 import { Share } from "../lib/plot.js";
 import { Failed, useLoad } from "../lib/ui.js";
 
-const LABELS = {
+export const LABELS = {
   requests_per_minute: ["Requests per minute", count],
   tokens_per_minute: ["Tokens per minute", count],
   concurrent: ["Concurrent requests", count],

@@ -12,6 +12,9 @@ import { statusTone } from "./requests.js";
 // State of the process as it was loaded last; the frame shows the number of faults too.
 let instance = null;
 
+// Gateways that share a store, as they were loaded last.
+let fleet = null;
+
 // Returns what is not well, the worst first: [tone, sentence, page].
 export function faultsOf() {
   const faults = [];
@@ -23,6 +26,10 @@ export function faultsOf() {
   for (const target of live.targets.values()) {
     if (toneOf(target.state) === "bad") faults.push(["bad", `${target.provider}/${target.model} gets no requests: ${target.reason}.`, "targets"]);
     if (toneOf(target.state) === "warn") faults.push(["warn", `${target.provider}/${target.model}: ${target.reason}.`, "targets"]);
+  }
+  if (fleet && !fleet.same_config) faults.push(["warn", `The ${fleet.gateways.length} gateways of the fleet do not have the same configuration.`, "config"]);
+  for (const gateway of fleet?.gateways.slice(1) || []) {
+    if (!gateway.ready && !gateway.draining) faults.push(["warn", `The gateway at ${gateway.address} is not ready for requests.`, "config"]);
   }
   if (live.totals?.ledger_failures) faults.push(["warn", `${count(live.totals.ledger_failures)} ledger operations have failed since the start.`, "errors"]);
   if (live.totals?.log_dropped) faults.push(["warn", `${count(live.totals.log_dropped)} lines of the access log were lost since the start.`, "errors"]);
@@ -63,7 +70,7 @@ function Stats({ today }) {
 function Latest() {
   const rows = live.requests.slice(0, 8);
   return html`<${Card} title="Latest requests" actions=${html`<a href="#/requests">All</a>`} flush>
-    <${Table} caption="Latest requests" id=${(row) => row.request_id + row.time_ms} rows=${rows}
+    <${Table} compact caption="Latest requests" id=${(row) => row.request_id + row.time_ms} rows=${rows}
       empty=${html`<${Empty} title="No request since this page was opened">Requests show here as they end. Send one from the <a href="#/playground">playground</a>, or take a command from <a href="#/setup">client set-up</a>.<//>`}
       columns=${[
         { name: "time", label: "Ended", cell: (row) => clock(row.time_ms + row.duration_ms) },
@@ -91,9 +98,14 @@ function Spenders({ report }) {
 export function Overview() {
   useLive();
   const [loaded, error] = useLoad(async () => {
-    instance = await api.get("/instance");
     const from = day();
-    return { report: await api.get(`/usage${api.query({ group: "model", from, to: from })}`).catch(() => null) };
+    let report;
+    [instance, fleet, report] = await Promise.all([
+      api.get("/instance"),
+      api.get("/fleet").catch(() => null),
+      api.get(`/usage${api.query({ group: "model", from, to: from })}`).catch(() => null),
+    ]);
+    return { report };
   }, [], 5000);
   const perSecond = (value) => `${short(value)}/s`;
   return html`<${Page} title="Overview" lead="Is it well, and if not, what is not?">
@@ -113,8 +125,8 @@ export function Overview() {
         <${Lines} format=${duration} caption="Time to the first token (median), and to the end of an answer (median and 95th percentile)."
           series=${[
             { name: "first token", color: 1, points: points(10, (w) => quantile("first_token", 0.5, w)) },
-            { name: "answer, median", color: 0, dash: "5 3", points: points(10, (w) => quantile("duration", 0.5, w)) },
-            { name: "answer, 95th", color: 4, dash: "2 3", points: points(10, (w) => quantile("duration", 0.95, w)) },
+            { name: "median", color: 0, dash: "5 3", points: points(10, (w) => quantile("duration", 0.5, w)) },
+            { name: "95th percentile", color: 4, dash: "2 3", points: points(10, (w) => quantile("duration", 0.95, w)) },
           ]} />
       <//>
     </div>

@@ -32,8 +32,8 @@ const labelOf = (group) => GROUPS.find((one) => one.value === group)?.label || g
 const COLORS = [0, 1, 2, 4, 5];
 const TOP = COLORS.length;
 const REST = 6;
-const METRICS = [
-  { value: "cost", label: "Cost", order: "-cost", read: (row) => Number(row.cost), format: (value) => money(value.toFixed(value && Math.abs(value) < 0.01 ? 6 : 2)) },
+export const METRICS = [
+  { value: "cost", label: "Cost", order: "-cost", read: (row) => Number(row.cost), format: (value) => money(value.toFixed(9)) },
   { value: "requests", label: "Requests", order: "-requests", read: (row) => row.requests, format: short },
   { value: "input", label: "Input", order: "-input", read: (row) => row.input || 0, format: short },
   { value: "output", label: "Output", order: "-output", read: (row) => row.output || 0, format: short },
@@ -55,7 +55,7 @@ export function useParameters(page, given, defaults) {
 export const fromOf = (period) => (PERIODS.find((one) => one.value === period) || PERIODS[2]).from();
 
 // All times from the first day to now, so that a time without usage is a gap and not missing.
-function timesOf(group, from) {
+export function timesOf(group, from) {
   const step = group === "hour" ? 3_600_000 : 86_400_000;
   const names = [];
   for (let at = Date.parse(from); at <= Date.now() && names.length < 800; at += step) names.push(new Date(at).toISOString());
@@ -67,7 +67,8 @@ const shownTime = (group, text) => (group === "hour" ? hour(text) : text);
 // An empty name is a value too.
 const shownName = (group, row) => (row.is_others ? "all others" : row[group] || (group === "error" ? "succeeded" : "none"));
 
-function TimePlot({ group, split, rows, metric, from, total }) {
+// Bars of a report by a time, split by a name if `split` is one. Names without any value are left out.
+export function TimePlot({ group, split, rows, metric, from, total }) {
   const times = timesOf(group, from);
   const at = new Map(times.map((time, index) => [time, index]));
   const made = new Map();
@@ -78,7 +79,7 @@ function TimePlot({ group, split, rows, metric, from, total }) {
     one.sum += metric.read(row);
     if (at.has(row[group])) one.values[at.get(row[group])] += metric.read(row);
   }
-  const series = [...made.values()].sort((a, b) => a.isRest - b.isRest || b.sum - a.sum);
+  const series = [...made.values()].filter((one) => !split || one.sum > 0).sort((a, b) => a.isRest - b.isRest || b.sum - a.sum);
   series.forEach((one, index) => Object.assign(one, { color: one.isRest ? REST : COLORS[index % TOP] }));
   const sums = times.map((_, index) => series.reduce((sum, one) => sum + one.values[index], 0));
   const top = sums.indexOf(Math.max(...sums));
