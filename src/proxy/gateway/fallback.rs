@@ -14,6 +14,7 @@ use pingora::http::RequestHeader;
 use super::attempt::Attempt;
 use super::compaction::CompactionPlan;
 use super::context::Context;
+use super::guardrail::check_guardrail;
 use super::plan::resolve_upstream_api;
 use super::retry_state::{RetryState, RouteRequest};
 use super::selection::{BodyRef, Selection};
@@ -146,6 +147,7 @@ impl Gateway {
         let RouteRequest { model, name, alias, thinking, api, action, label } = wanted;
         let target = model.targets.get(index);
         let (upstream, betas) = resolve_upstream_api(target, api, &body);
+        check_guardrail(ctx, target, upstream)?;
         let compacts = target.is_some_and(|target| target.provider.compacts(upstream));
         let is_compact = action == Some(Action::Compact);
         let CompactionPlan { body: opened, options: compaction } =
