@@ -14,6 +14,7 @@ mod cloud;
 mod entries;
 mod fleet;
 mod google;
+mod guardrail;
 mod key_path;
 mod keys;
 mod keys_file;

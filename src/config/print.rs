@@ -14,6 +14,7 @@ use super::{
 use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
 use crate::canonical::CachePolicy;
+use crate::provider::guardrail::Guardrail;
 use crate::provider::{CloudAccess, HttpVersion, Timeouts};
 use crate::route::{ConfiguredAbilities, Model, RetryRules, RoutingTable, Target};
 use crate::snapshot::Snapshot;
@@ -281,6 +282,11 @@ fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
         writeln!(out, "think_tags = {}", provider.think_tags)?;
         if provider.websocket {
             writeln!(out, "websocket  = true")?;
+        }
+        if let Some(guardrail) = &provider.guardrail {
+            let Guardrail { id, version, trace } = &**guardrail;
+            let (id, version, trace) = (text(id.as_ref()), text(version.as_ref()), trace.name());
+            writeln!(out, "guardrail  = {{ id = {id}, version = {version}, trace = \"{trace}\" }}")?;
         }
         if !provider.standard_errors {
             writeln!(out, "errors     = \"own\"")?;

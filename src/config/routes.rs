@@ -11,7 +11,7 @@ use super::node::{ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
 use super::secret::{self, Vault};
 use super::sources::SourceText;
-use super::{Secret, aws, cloud, folder, models, prices, routing, tokens};
+use super::{Secret, aws, cloud, folder, guardrail, models, prices, routing, tokens};
 use crate::account::Tokens;
 use crate::provider::{BaseUrl, Check, HttpVersion, Preset, Provider, ProviderKind, Setup, Timeouts};
 use crate::route::{Policy, RetryRules, RoutingRules, RoutingTable as Routes, alias};
@@ -263,6 +263,7 @@ fn read_provider(
     });
     let prefill = table.boolean("prefill");
     let websocket = table.get("websocket");
+    let guardrail = table.get("guardrail").and_then(|value| guardrail::read(&value, kind));
     let kind = kind?;
     let apis = match apis {
         Some(apis) => apis?,
@@ -291,6 +292,7 @@ fn read_provider(
     provider.standard_errors = errors.unwrap_or(true);
     provider.forward_client = forward_client.unwrap_or(false);
     provider.websocket = websocket;
+    provider.guardrail = guardrail;
     Some(provider)
 }
 

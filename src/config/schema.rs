@@ -267,9 +267,8 @@ fn other(path: &str) -> Option<KeyType> {
     Some(match path {
         "server" | "limits" | "reload" | "log" | "store" | "admin" | "admin.tls" | "telemetry" | "tokens"
         | "breaker" | "retry" | "provider.timeouts" | "provider.check" | "provider.aws"
-        | "provider.google" | "provider.azure" | "model.timeouts" | "model.retry" | "model.price" => {
-            KeyType::Table
-        }
+        | "provider.guardrail" | "provider.google" | "provider.azure" | "model.timeouts" | "model.retry"
+        | "model.price" => KeyType::Table,
         "server.http" | "server.tls" | "server.cors" | "tokens.key" | "provider" | "model"
         | "model.targets" | "key" | "account" => KeyType::Tables,
         "provider.credential" | "tokens.key.secret" | "key.access_key.secret" => KeyType::Choice,
@@ -313,6 +312,7 @@ fn other(path: &str) -> Option<KeyType> {
         "provider.dialect" => KeyType::OneOf(Names::Dialects),
         "provider.apis" => KeyType::Some(Names::Apis),
         "provider.http" => KeyType::OneOf(Names::Own(&["auto", "1.1", "2"])),
+        "provider.guardrail.trace" => KeyType::OneOf(Names::Own(&["disabled", "enabled", "enabled_full"])),
         "provider.errors" => KeyType::OneOf(Names::Own(&["standard", "own"])),
         "model.policy" => KeyType::OneOf(Names::Policies),
         "model.prompt_cache" => KeyType::OneOf(Names::CachePolicies),
@@ -350,6 +350,8 @@ fn other(path: &str) -> Option<KeyType> {
         | "provider.base_url"
         | "provider.ca"
         | "provider.check.path"
+        | "provider.guardrail.id"
+        | "provider.guardrail.version"
         | "model.id"
         | "model.owned_by"
         | "model.targets.provider"

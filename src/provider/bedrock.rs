@@ -70,13 +70,18 @@ pub(super) fn breakpoints(model: &str) -> Option<BreakpointSupport> {
             return Some(BreakpointSupport { min_tokens: 2_048, long: false, ..full });
         }
         Some((0..=3, _)) => return None,
-        _ => {
-            let families = ["opus-", "sonnet-", "haiku-"];
-            let version = families.into_iter().find_map(|family| version_after(model, family));
-            version.is_none_or(|version| version >= (4, 5))
-        }
+        _ => claude_version(model).is_none_or(|version| version >= (4, 5)),
     };
     Some(BreakpointSupport { min_tokens, long, ..full })
+}
+
+/// Returns the version of a Claude model, major and minor. `None` if its name has none, as that of a future model may.
+fn claude_version(model: &str) -> Option<(u32, u32)> {
+    let model = model.get(model.find("claude")?..)?;
+    let families = ["opus-", "sonnet-", "haiku-"];
+    // The third generation has its version before the name of the family.
+    let old = version_after(model, "claude-");
+    old.or_else(|| families.into_iter().find_map(|family| version_after(model, family)))
 }
 
 /// Returns the cache marks that a client's request may have for a model. The ARN of a customer's profile or deployment
@@ -137,7 +142,11 @@ pub(super) fn dialect<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         let claude = messages(base.clone(), model);
         // Structured output came with the same models as at their maker.
         let is_native = messages(Dialect { structured: Structured::Native, ..base }, model).structured;
-        return Dialect { structured: is_native, extensions: &["top_k"], ..claude };
+        // Older models refuse the tool choice of their own beside that of the format.
+        let is_single = claude_version(model).is_none_or(|version| version >= (4, 5));
+        let extensions: &[&str] =
+            if is_single { &["disable_parallel_tool_use", "top_k"] } else { &["top_k"] };
+        return Dialect { structured: is_native, extensions, ..claude };
     }
     if has("nova") {
         let thinks = has("nova-2") || has("nova-premier-v2");

@@ -94,6 +94,11 @@ impl Provider {
     pub fn invokes(&self, api: Api) -> bool {
         self.kind == ProviderKind::Bedrock && api == Api::Messages
     }
+
+    /// Returns whether requests through an API can have a guardrail of Amazon Bedrock.
+    pub fn takes_guardrail(&self, api: Api) -> bool {
+        self.invokes(api) || self.kind == ProviderKind::Bedrock && api == Api::Converse
+    }
 }
 
 /// The model is in the path, and the API version in the body. Source: Vertex AI, "Claude models".

@@ -11,6 +11,7 @@ mod cloud;
 mod dialect;
 mod doc_table;
 mod endpoints;
+pub mod guardrail;
 mod imaging;
 mod kind;
 mod preset;
@@ -134,6 +135,8 @@ pub struct Provider {
     pub forward_client: bool,
     /// Whether streams of the responses API go over WebSockets.
     pub websocket: bool,
+    /// Guardrail that Bedrock applies to all requests; `None` for none but those that clients request.
+    pub guardrail: Option<Box<guardrail::Guardrail>>,
 }
 
 #[derive(Clone)]
@@ -193,6 +196,7 @@ impl Provider {
             ask_usage: true,
             forward_client: false,
             websocket: false,
+            guardrail: None,
             standard_errors: true,
         }
     }

@@ -102,6 +102,29 @@ pub(in crate::proxy) const X_RATELIMIT_RESET_REQUESTS: HeaderName =
 pub(in crate::proxy) const X_RATELIMIT_RESET_TOKENS: HeaderName =
     HeaderName::from_static("x-ratelimit-reset-tokens");
 pub(in crate::proxy) const X_AMZN_ERRORTYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
+pub(in crate::proxy) const X_AMZN_BEDROCK_CACHE_READ: HeaderName =
+    HeaderName::from_static("x-amzn-bedrock-cache-read-input-token-count");
+pub(in crate::proxy) const X_AMZN_BEDROCK_CACHE_WRITE: HeaderName =
+    HeaderName::from_static("x-amzn-bedrock-cache-write-input-token-count");
+pub(in crate::proxy) const X_AMZN_BEDROCK_CONTENT_TYPE: HeaderName =
+    HeaderName::from_static("x-amzn-bedrock-content-type");
+pub(in crate::proxy) const X_AMZN_BEDROCK_GUARDRAIL_ID: HeaderName =
+    HeaderName::from_static("x-amzn-bedrock-guardrailidentifier");
+pub(in crate::proxy) const X_AMZN_BEDROCK_GUARDRAIL_VERSION: HeaderName =
+    HeaderName::from_static("x-amzn-bedrock-guardrailversion");
+pub(in crate::proxy) const X_AMZN_BEDROCK_INPUT: HeaderName =
+    HeaderName::from_static("x-amzn-bedrock-input-token-count");
+pub(in crate::proxy) const X_AMZN_BEDROCK_LATENCY: HeaderName =
+    HeaderName::from_static("x-amzn-bedrock-invocation-latency");
+pub(in crate::proxy) const X_AMZN_BEDROCK_OUTPUT: HeaderName =
+    HeaderName::from_static("x-amzn-bedrock-output-token-count");
+pub(in crate::proxy) const X_AMZN_BEDROCK_PERFORMANCE_LATENCY: HeaderName =
+    HeaderName::from_static("x-amzn-bedrock-performanceconfig-latency");
+pub(in crate::proxy) const X_AMZN_BEDROCK_REQUEST_METADATA: HeaderName =
+    HeaderName::from_static("x-amzn-bedrock-request-metadata");
+pub(in crate::proxy) const X_AMZN_BEDROCK_SERVICE_TIER: HeaderName =
+    HeaderName::from_static("x-amzn-bedrock-service-tier");
+pub(in crate::proxy) const X_AMZN_BEDROCK_TRACE: HeaderName = HeaderName::from_static("x-amzn-bedrock-trace");
 pub(in crate::proxy) const X_AMZN_REQUESTID: HeaderName = HeaderName::from_static("x-amzn-requestid");
 pub(in crate::proxy) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(in crate::proxy) const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");

@@ -66,13 +66,16 @@ pub fn classify(error: &ApiError, status: Option<u16>) -> FaultClass {
         (_, Some(503)) if error.retry_after.is_some() => (Busy, RetryDecision::Yes),
         // 409: a conflict with a concurrent request. 425: too early to be replayed. The target is not at fault.
         (_, Some(409 | 425)) => (Gateway, RetryDecision::Yes),
-        (_, Some(408 | 500..=599)) => (Target, RetryDecision::Yes),
+        (_, Some(408 | 424 | 500..=599)) => (Target, RetryDecision::Yes),
         // 404: either the target's model or deployment does not exist, or an object that the client references does
         // not.
         (ErrorKind::UpstreamRejected, Some(404)) if names_model(error) => (Target, RetryDecision::Yes),
         (ErrorKind::UpstreamRejected, Some(404)) => (Client, RetryDecision::Yes),
         // Only the provider that stored the previous response has it.
         (ErrorKind::UpstreamRejected, _) if is_response_missing(error) => (Client, RetryDecision::Yes),
+        (ErrorKind::UpstreamRejected, Some(400)) if is_model_unavailable(error) => {
+            (Target, RetryDecision::Yes)
+        }
         (ErrorKind::UpstreamRejected, _) => (Client, classify_rejection(error)),
         (ErrorKind::Unsupported, _) => (Client, RetryDecision::Unsupported),
         (ErrorKind::UpstreamBroken, Some(_)) => (Target, RetryDecision::Yes),
@@ -84,6 +87,13 @@ pub fn classify(error: &ApiError, status: Option<u16>) -> FaultClass {
 /// Returns whether the provider does not have the response that `previous_response_id` names.
 fn is_response_missing(error: &ApiError) -> bool {
     error.code.as_deref() == Some("previous_response_not_found")
+}
+
+/// Returns whether Amazon Bedrock says that the target's model id is wrong, or is one that needs an inference profile.
+/// Other services answer 404.
+fn is_model_unavailable(error: &ApiError) -> bool {
+    const WORDS: [&str; 2] = ["on-demand throughput isn", "model identifier is invalid"];
+    WORDS.iter().any(|words| error.message.contains(words))
 }
 
 fn names_model(error: &ApiError) -> bool {
@@ -149,7 +159,7 @@ mod tests {
 
     #[test]
     fn verdict_of_provider_failures_tries_the_next_target() {
-        for status in [408, 409, 425, 500, 502, 503, 504, 520, 529] {
+        for status in [408, 409, 424, 425, 500, 502, 503, 504, 520, 529] {
             let kind = if status == 408 { ErrorKind::UpstreamTimeout } else { ErrorKind::UpstreamFailed };
             let kind = if matches!(status, 409 | 425) { ErrorKind::UpstreamRejected } else { kind };
             assert_eq!(of(kind, Some(status)).next, RetryDecision::Yes, "{status}");
@@ -197,6 +207,14 @@ mod tests {
             (400, "unsupported_parameter", "Unsupported parameter: 'logprobs'.", RetryDecision::Unsupported),
             (400, "", "thinking is not supported by this model", RetryDecision::Unsupported),
             (400, "", "messages: field required", RetryDecision::No),
+            (
+                400,
+                "",
+                "Invocation of model ID deepseek.r1-v1:0 with on-demand throughput isn’t supported. Retry your request \
+                 with the ID or ARN of an inference profile that contains this model.",
+                RetryDecision::Yes,
+            ),
+            (400, "", "The provided model identifier is invalid.", RetryDecision::Yes),
             (
                 400,
                 "previous_response_not_found",

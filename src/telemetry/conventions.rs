@@ -71,7 +71,7 @@ impl Conventions {
 /// their own name.
 pub fn operation_name(endpoint: &'static str) -> &'static str {
     match endpoint {
-        "chat" | "messages" | "responses" | "converse" => "chat",
+        "chat" | "messages" | "responses" | "converse" | "invoke" => "chat",
         "generate" => "generate_content",
         "embeddings" | "embed_content" => "embeddings",
         other => other,

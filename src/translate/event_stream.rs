@@ -5,7 +5,7 @@
 //! defines the stream as a union of such members, which decoders read without knowing the framing.
 
 use super::StreamError;
-use crate::framing::event_stream::{EventMessage, MessageError};
+use crate::framing::event_stream::{EventMessage, EventStreamSplitter, MessageError};
 use crate::json::push_escaped;
 
 /// Returns the data of a message: `{"contentBlockDelta":{...}}`, or `{"throttlingException":{...}}` for an exception.
@@ -17,6 +17,19 @@ use crate::json::push_escaped;
 #[inline(never)]
 pub(super) fn data<'s>(frame: &[u8], scratch: &'s mut Vec<u8>) -> Result<Option<&'s [u8]>, StreamError> {
     message_data(&parse(frame)?, scratch)
+}
+
+/// Returns the data of the last message of some complete messages. `None` if there is none, or if one is invalid.
+pub fn last_data(messages: &[u8]) -> Option<Vec<u8>> {
+    let mut splitter = EventStreamSplitter::default();
+    let (mut last, mut from) = (None, 0);
+    while let Some(end) = splitter.next_boundary(messages, from) {
+        last = messages.get(from..end);
+        from = end;
+    }
+    let mut scratch = Vec::new();
+    data(last?, &mut scratch).ok()??;
+    Some(scratch)
 }
 
 /// Parses a message. Its headers are not checked yet.

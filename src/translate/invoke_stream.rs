@@ -25,6 +25,8 @@ pub struct InvokeStream {
     out: BytesMut,
     /// Event that was decoded last.
     event: Vec<u8>,
+    /// Whether what Bedrock adds to an event stays.
+    keeps_added: bool,
 }
 
 impl InvokeStream {
@@ -35,27 +37,47 @@ impl InvokeStream {
             frames: FrameBuffer::new(splitter, max_frame),
             out: BytesMut::new(),
             event: Vec::new(),
+            keeps_added: false,
         }
+    }
+
+    /// Keeps what Bedrock adds to an event, for clients of InvokeModel.
+    #[must_use]
+    pub fn keeping_added(self) -> Self {
+        InvokeStream { keeps_added: true, ..self }
     }
 
     /// Takes a piece of the stream, and returns the server-sent events that it completes.
     ///
     /// # Errors
-    /// Returns [`StreamError`] if the stream is not valid. Events before the fault are lost with it.
+    /// Returns [`StreamError`] if the stream is not valid. [`take_ready`](Self::take_ready) then returns the events that
+    /// were complete before the fault.
     pub fn feed(&mut self, piece: &Bytes) -> Result<Bytes, StreamError> {
-        let InvokeStream { frames, out, event } = self;
+        let InvokeStream { frames, out, event, keeps_added } = self;
         // Base64 makes four bytes of three: an event is shorter than its message.
         out.reserve(piece.len().max(OUT));
         frames.feed(piece, |bytes, range| {
             let frame = bytes.get(range).unwrap_or_default();
-            write_event(frame, event, out)
+            let start = out.len();
+            // A message with a fault leaves nothing behind.
+            write_event(frame, event, *keeps_added, out).inspect_err(|_| out.truncate(start))
         })?;
-        Ok(out.split().freeze())
+        Ok(self.take_ready())
+    }
+
+    /// Takes the events that are ready to be forwarded.
+    pub fn take_ready(&mut self) -> Bytes {
+        self.out.split().freeze()
     }
 }
 
 /// Writes the event of a message. A message without one is skipped.
-fn write_event(frame: &[u8], event: &mut Vec<u8>, out: &mut BytesMut) -> Result<(), StreamError> {
+fn write_event(
+    frame: &[u8],
+    event: &mut Vec<u8>,
+    keeps_added: bool,
+    out: &mut BytesMut,
+) -> Result<(), StreamError> {
     let invalid = |error: MessageError| StreamError::Invalid(error.to_string());
     let message = EventMessage::parse(frame).map_err(invalid)?;
     match message.text(":message-type") {
@@ -89,7 +111,7 @@ fn write_event(frame: &[u8], event: &mut Vec<u8>, out: &mut BytesMut) -> Result<
     out.extend(name.escaped().bytes().filter(|byte| !byte.is_ascii_control()));
     out.extend_from_slice(b"\ndata: ");
     let start = out.len();
-    if text.contains(ADDED) {
+    if !keeps_added && text.contains(ADDED) {
         if write_without_added(text, out).is_err() {
             return Err(broken("has an event that is not JSON"));
         }
@@ -209,6 +231,9 @@ mod tests {
             r#"{"type":"message_stop","amazon-bedrock-invocationMetrics":{"inputTokenCount":9},"x":1}"#;
         let expected = "event: message_stop\ndata: {\"type\":\"message_stop\",\"x\":1}\n\n";
         assert_eq!(read(&chunk(stop), 64).unwrap(), expected);
+        let mut keeping = InvokeStream::new(1 << 20).keeping_added();
+        let kept = keeping.feed(&Bytes::from(chunk(stop))).unwrap();
+        assert_eq!(kept, format!("event: message_stop\ndata: {stop}\n\n"));
         // A text that names such a member stays.
         let text = r#"{"type":"content_block_delta","delta":{"text":"amazon-bedrock-trace"}}"#;
         assert!(read(&chunk(text), 64).unwrap().contains(text));
@@ -231,6 +256,21 @@ mod tests {
                 "event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"{kind}\",\"message\":\"Too many \\\"tokens\\\"\"}}}}\n\n"
             );
             assert_eq!(read(&exception(name), 5).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn invoke_stream_keeps_the_events_before_a_fault() {
+        let mut wrong = chunk(r#"{"type":"ping","amazon-bedrock-x":1}"#);
+        *wrong.last_mut().unwrap() ^= 1;
+        let cut = chunk(r#"{"type":"ping","amazon-bedrock-x":"#);
+        for fault in [wrong, cut] {
+            let mut reader = InvokeStream::new(1 << 20);
+            let piece = [chunk(r#"{"type":"a"}"#), chunk(r#"{"type":"b"}"#), fault].concat();
+            assert!(matches!(reader.feed(&Bytes::from(piece)), Err(StreamError::Invalid(_))));
+            let expected = "event: a\ndata: {\"type\":\"a\"}\n\nevent: b\ndata: {\"type\":\"b\"}\n\n";
+            assert_eq!(reader.take_ready(), expected);
+            assert!(reader.take_ready().is_empty());
         }
     }
 

@@ -51,7 +51,7 @@ impl ProviderError {
         match () {
             // 529 is Anthropic's status for an overload.
             () if says("overloaded") => 529,
-            () if says("throttling") || says("modelnotready") => 429,
+            () if says("throttling") || says("modelnotready") || says("servicequotaexceeded") => 429,
             () if says("validationexception") => 400,
             () if says("modeltimeout") => 408,
             () if says("rate_limit") || says("resource_exhausted") || says("insufficient_quota") => 429,
@@ -84,7 +84,7 @@ impl ProviderError {
                 "message" | "msg" => self.read_message(value, depth),
                 "error" | "detail" | "errors" => self.read_nested(value, depth + 1)?,
                 // AWS: `namespace#ValidationException`.
-                "__type" => self.kind = text_of(value).map(short_type).or(self.kind.take()),
+                "__type" => self.kind = text_of(value).map(|name| exception_name(&name)).or(self.kind.take()),
                 "type" if self.kind.is_none() || depth > 0 => self.kind = text_of(value).or(self.kind.take()),
                 "status" => self.kind = self.kind.take().or_else(|| text_of(value)),
                 "code" => self.code = self.code.take().or_else(|| scalar_of(value)),
@@ -155,9 +155,10 @@ fn parse_delay(text: &str) -> Option<RetryAfter> {
     std::time::Duration::try_from_secs_f64(seconds).ok().map(RetryAfter::Wait)
 }
 
-/// Returns the name of an exception without its namespace.
-fn short_type(name: String) -> String {
-    name.rsplit_once('#').map_or(name.clone(), |(_, short)| short.to_owned())
+/// Returns the name of an exception of AWS without the namespace before it and the address behind it.
+fn exception_name(name: &str) -> String {
+    let name = name.split(':').next().unwrap_or_default();
+    name.rsplit('#').next().unwrap_or_default().to_owned()
 }
 
 fn text_of(value: RawJson<'_>) -> Option<String> {
@@ -191,7 +192,11 @@ pub fn from_provider(status: u16, provider: ProviderError, retry_after: Option<R
         _ if refused_key => ErrorKind::UpstreamAuth,
         _ if overflow::is_overflow(status, &provider) => ErrorKind::ContextOverflow,
         429 => ErrorKind::UpstreamRateLimit,
+        // Amazon Bedrock has a status of its own for the quota of an account.
+        400 if says_quota(&provider) => ErrorKind::UpstreamRateLimit,
         408 => ErrorKind::UpstreamTimeout,
+        // The model failed: Amazon Bedrock (`ModelErrorException`) and Text Embeddings Inference.
+        424 => ErrorKind::UpstreamFailed,
         400..=499 => ErrorKind::UpstreamRejected,
         _ => ErrorKind::UpstreamFailed,
     };
@@ -218,6 +223,7 @@ pub fn from_provider(status: u16, provider: ProviderError, retry_after: Option<R
         status: match kind {
             // Clients recover from an overflow with the status that most providers have for it.
             ErrorKind::ContextOverflow => row.status,
+            ErrorKind::UpstreamRateLimit if status == 400 => row.status,
             _ if (400..600).contains(&status) => status,
             _ => row.status,
         },
@@ -231,6 +237,11 @@ pub fn from_provider(status: u16, provider: ProviderError, retry_after: Option<R
             .map(Into::into),
         retry_after: retry_after.or(provider.retry_after),
     }
+}
+
+/// Returns whether the exception of AWS says that a quota of the account is used up.
+fn says_quota(provider: &ProviderError) -> bool {
+    provider.kind.as_deref().is_some_and(|kind| kind.starts_with("ServiceQuotaExceeded"))
 }
 
 /// Returns whether a message reports an invalid API key. xAI and others answer 400 in this case.

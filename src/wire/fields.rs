@@ -178,6 +178,8 @@ pub(super) mod messages {
     pub(in crate::wire) const MCP_SERVERS: usize = 11;
     pub(in crate::wire) const CONTEXT_MANAGEMENT: usize = 12;
     pub(in crate::wire) const STOP_SEQUENCES: usize = 13;
+    /// Version of the API in the body, as cloud platforms have it.
+    pub(in crate::wire) const VERSION: usize = 18;
     /// Beta features in the body, as cloud platforms have them.
     pub(in crate::wire) const BETAS: usize = 19;
     /// Type of a cache mark that only the gateway's specification defines.

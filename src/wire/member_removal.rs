@@ -5,7 +5,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::fields::STREAM;
+use super::Api;
+use super::fields::{STREAM, messages};
 use super::request::Body;
 use crate::json::Edit;
 
@@ -14,12 +15,17 @@ const MAX_GAP: usize = 4_096;
 
 impl Body {
     /// Returns the edits that remove what the gateway states itself, in ascending order: with `stream`, the choice of a
-    /// stream, for providers whose path has it; and the member with the name `replacement`, for providers that have it
-    /// in place of the model's name. None for members that the body does not have.
+    /// stream, for providers whose path has it; the member with the name `replacement`, for providers that have it
+    /// in place of the model's name; and of a messages request the members that only cloud platforms have. None for
+    /// members that the body does not have.
     pub fn removals(&self, stream: bool, replacement: Option<&str>) -> SmallVec<[Edit; 2]> {
         let replacement =
             replacement.and_then(|name| self.fields.sought.names().iter().position(|known| *known == name));
-        let indexes = stream.then_some(STREAM).into_iter().chain(replacement);
+        const PLATFORM: [usize; 2] = [messages::VERSION, messages::BETAS];
+        let is_messages = self.api == Api::Messages;
+        let replacement = replacement.filter(|index| !is_messages || !PLATFORM.contains(index));
+        let platform = PLATFORM.into_iter().filter(|_| is_messages);
+        let indexes = stream.then_some(STREAM).into_iter().chain(replacement).chain(platform);
         let members = indexes.filter_map(|index| self.member(index));
         // With the quote before the name.
         let mut rest: SmallVec<[Range<usize>; 2]> =

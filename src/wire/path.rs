@@ -5,10 +5,9 @@
 //! `/v1//chat/completions`, and all of them are accepted. A base address may also be the full path of an endpoint, or
 //! end in a query: `/v1/chat/completions/chat/completions`, `/v1?api-version=2025-04-01/responses`.
 
-use std::borrow::Cow;
-
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-
+pub use super::query::{
+    percent_decode, push_path_label, push_path_segment, query_value, query_values, query_without,
+};
 use super::{Api, Format, tasks, video};
 
 /// Method of a model: `/models/{model}:{action}`, or the one of the responses API.
@@ -80,6 +79,14 @@ pub enum Endpoint {
         /// Whether the response is a stream.
         stream: bool,
     },
+    /// `POST /model/{model}/invoke` and `/model/{model}/invoke-with-response-stream`: a messages request in the form of
+    /// Amazon Bedrock.
+    Invoke {
+        /// Model, percent-decoded.
+        model: String,
+        /// Whether the response is a stream.
+        stream: bool,
+    },
     /// Video generation and the state of video tasks.
     Video(video::VideoEndpoint),
     /// Endpoint of the task group.
@@ -125,12 +132,18 @@ impl Endpoint {
         self.allow().split(", ").any(|allowed| allowed == method)
     }
 
+    /// Returns the format of the endpoint's errors, if it differs from that of its responses. `None` otherwise.
+    pub fn error_format(&self) -> Option<Format> {
+        // Errors of Amazon Bedrock have one form, whatever the format of the model.
+        matches!(self, Endpoint::Invoke { .. }).then_some(Format::Converse)
+    }
+
     /// Returns the upstream API that serves the endpoint in its own format. `None` for endpoints that the gateway
     /// answers itself.
     pub fn api(&self) -> Option<Api> {
         match self {
             Endpoint::Chat => Some(Api::Chat),
-            Endpoint::Messages => Some(Api::Messages),
+            Endpoint::Messages | Endpoint::Invoke { .. } => Some(Api::Messages),
             Endpoint::CountTokens => Some(Api::CountTokens),
             Endpoint::Responses | Endpoint::Compact | Endpoint::InputTokens => Some(Api::Responses),
             Endpoint::Embeddings => Some(Api::Embeddings),
@@ -160,7 +173,9 @@ impl Endpoint {
     /// Returns the model that the path names. `None` if the body names it.
     pub fn model(&self) -> Option<&str> {
         match self {
-            Endpoint::Native { model, .. } | Endpoint::Converse { model, .. } => Some(model),
+            Endpoint::Native { model, .. }
+            | Endpoint::Converse { model, .. }
+            | Endpoint::Invoke { model, .. } => Some(model),
             _ => None,
         }
     }
@@ -204,6 +219,7 @@ impl Endpoint {
             Endpoint::Native { .. } => "generate",
             Endpoint::Video(_) => "videos",
             Endpoint::Converse { .. } => "converse",
+            Endpoint::Invoke { .. } => "invoke",
             Endpoint::Group(_) => "tasks",
             Endpoint::Models | Endpoint::Model { .. } => "models",
             Endpoint::Root => "root",
@@ -368,6 +384,10 @@ pub fn parse(path: &str, query: Option<&str>) -> ParsedPath {
             model: percent_decode(model).into_owned(),
             stream: *operation == "converse-stream",
         }),
+        ["model", model, operation @ ("invoke" | "invoke-with-response-stream")] => Some(Endpoint::Invoke {
+            model: percent_decode(model).into_owned(),
+            stream: *operation == "invoke-with-response-stream",
+        }),
         ["embeddings"] => Some(Endpoint::Embeddings),
         ["rerank"] | ["v2", "rerank"] => Some(Endpoint::Rerank),
         ["images", "generations"] => Some(Endpoint::Images),
@@ -425,67 +445,4 @@ fn action(name: &str, query: Option<&str>) -> Option<Action> {
         "predict" => Action::Predict,
         _ => return None,
     })
-}
-
-/// Returns the decoded value of the first query parameter with this name. `None` if there is none.
-pub fn query_value<'q>(query: Option<&'q str>, name: &str) -> Option<Cow<'q, str>> {
-    query_values(query, name).next()
-}
-
-/// Returns the decoded values of all query parameters with this name.
-pub fn query_values<'q>(query: Option<&'q str>, name: &str) -> impl Iterator<Item = Cow<'q, str>> {
-    query.unwrap_or_default().split('&').filter_map(move |pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (percent_decode(key) == name).then(|| percent_decode(value))
-    })
-}
-
-/// Returns the query without the parameters with these names. All other bytes stay as they are.
-pub fn query_without(query: &str, names: &[&str]) -> String {
-    let mut out = String::with_capacity(query.len());
-    for pair in query.split('&') {
-        let key = percent_decode(pair.split_once('=').map_or(pair, |(key, _)| key));
-        // Copy the pair as it is: decoding and encoding could change other bytes.
-        if !pair.is_empty() && !names.contains(&&*key) {
-            if !out.is_empty() {
-                out.push('&');
-            }
-            out.push_str(pair);
-        }
-    }
-    out
-}
-
-/// Decodes `%xx` (RFC 3986 section 2.1). An invalid escape stays as it is; so does the whole text if the result is not
-/// UTF-8.
-pub fn percent_decode(text: &str) -> Cow<'_, str> {
-    // The decoder would check again that a text without escapes is UTF-8.
-    if !text.contains('%') {
-        return Cow::Borrowed(text);
-    }
-    percent_encoding::percent_decode_str(text).decode_utf8().unwrap_or(Cow::Borrowed(text))
-}
-
-/// Bytes of a path segment that are percent-encoded: all but the unreserved ones (RFC 3986 section 2.3), `/`, `@` and
-/// `:`.
-const ENCODED_IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'/')
-    .remove(b'@')
-    .remove(b':');
-
-/// Appends a path segment with percent-encoding of every byte that is not unreserved (RFC 3986 section 2.3), as AWS
-/// SDKs encode the model.
-pub fn push_path_label(out: &mut String, label: &str) {
-    const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-    out.extend(utf8_percent_encode(label, UNRESERVED));
-}
-
-/// Appends a path segment with percent-encoding. A slash is not encoded: providers whose model ids contain one expect
-/// it unencoded.
-pub fn push_path_segment(out: &mut String, segment: &str) {
-    out.extend(utf8_percent_encode(segment, ENCODED_IN_SEGMENT));
 }

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::body_members::BodyMembers;
 use super::fields::{CONTENT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields, responses};
+use super::invoke_body::MemberInserter;
 use super::prompt::name_in;
 use super::ranges::check_values;
 use super::{Api, form, images};
@@ -31,6 +32,8 @@ pub struct BodyReader {
     predict: bool,
     /// Multipart form, which is parsed at the end. `None` for JSON bodies.
     form: Option<ReceivedForm>,
+    /// Inserter of the members that the path states. `None` for bodies that are complete.
+    inserter: Option<MemberInserter>,
 }
 
 /// Multipart form that arrives in pieces.
@@ -84,7 +87,15 @@ impl BodyReader {
     pub fn new(api: Api, batch: bool) -> Self {
         let fields = fields(api, batch);
         let predict = batch && api == Api::Images;
-        BodyReader { api, fields, document: DocumentReader::new(fields.sought), predict, form: None }
+        let document = DocumentReader::new(fields.sought);
+        BodyReader { api, fields, document, predict, form: None, inserter: None }
+    }
+
+    /// Creates a reader for the body of InvokeModel: a messages request without the model and the choice of a stream,
+    /// which the path states. The body that was read has both.
+    pub fn invoke(model: &str, stream: bool) -> Self {
+        let inserter = Some(MemberInserter::new(model, stream));
+        BodyReader { inserter, ..BodyReader::new(Api::Messages, false) }
     }
 
     /// Creates a reader for a multipart form with this boundary.
@@ -102,7 +113,11 @@ impl BodyReader {
             return Ok(());
         }
         // Members are only named twice at the end, so this error names none.
-        self.document.push(piece).map_err(|error| invalid_json(&error, &mut Rope::new()))
+        let invalid = |error| invalid_json(&error, &mut Rope::new());
+        match &mut self.inserter {
+            None => self.document.push(piece).map_err(invalid),
+            Some(inserter) => inserter.feed(piece, |part| self.document.push(part).map_err(invalid)),
+        }
     }
 
     /// Returns the number of bytes received so far.

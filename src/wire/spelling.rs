@@ -320,13 +320,15 @@ impl Body {
         let is_there = |index| self.member(index).is_some_and(|member| member.kind != ValueKind::Null);
         let mcp = is_there(m::MCP_SERVERS);
         // Toolsets matter only together with servers, and the search costs time in a long list.
-        let tools =
-            self.member(m::TOOLS).filter(|_| mcp).map(|tools| self.text.clone().slice(tools.value.clone()));
+        let tools = self.member(m::TOOLS).filter(|_| mcp).map(|tools| self.text.slice(tools.value.clone()));
         Betas {
             mcp,
             toolsets: tools.is_some_and(|tools| memchr::memmem::find(&tools, b"\"mcp_toolset\"").is_some()),
             context: is_there(m::CONTEXT_MANAGEMENT),
-            in_body: self.member(m::BETAS).is_some(),
+            named: self
+                .member(m::BETAS)
+                .map(|list| beta_names(&self.text.view(list.value.clone())))
+                .unwrap_or_default(),
         }
     }
 
@@ -348,7 +350,7 @@ impl Body {
 }
 
 /// Beta features of a messages request; see [`Body::betas`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Betas {
     /// Whether the request names MCP servers (`mcp_servers`).
     pub mcp: bool,
@@ -356,8 +358,33 @@ pub struct Betas {
     pub toolsets: bool,
     /// Whether the request edits its context (`context_management`).
     pub context: bool,
-    /// Whether the body names beta features itself (`anthropic_beta`).
-    pub in_body: bool,
+    /// Beta features that the body names (`anthropic_beta`), at most [`MAX_BETAS`].
+    pub named: Box<[Box<str>]>,
+}
+
+/// Largest number of beta features that are read from a body.
+pub const MAX_BETAS: usize = 32;
+/// Longest name of a beta feature, in bytes.
+const MAX_BETA_NAME: usize = 128;
+
+/// Returns whether a text can be the name of a beta feature, in a header and in a body.
+pub fn is_beta_name(name: &str) -> bool {
+    let is_clean = name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
+    !name.is_empty() && name.len() <= MAX_BETA_NAME && is_clean
+}
+
+/// Returns the names in the member `anthropic_beta`. Anything that is no name is left out.
+fn beta_names(list: &str) -> Box<[Box<str>]> {
+    let mut names = Vec::new();
+    let mut json = Cursor::new(list);
+    // The scanner has validated the text; a value of another type has no elements.
+    let _ = watch::elements(&mut json, |json| {
+        let name = json.raw()?.as_str().map(|name| name.decode().into_owned());
+        names.extend(name.filter(|name| is_beta_name(name)).map(String::into_boxed_str));
+        Ok(())
+    });
+    names.truncate(MAX_BETAS);
+    names.into_boxed_slice()
 }
 
 /// Returns the body after the edits.

@@ -1,4 +1,4 @@
-"""The AWS SDK for Python (boto3) and LangChain's client for Bedrock against the gateway.
+"""The AWS SDK for Python (boto3), Anthropic's SDK and LangChain's clients for Bedrock against the gateway.
 
 Usage: aws.py BASE_URL CREDENTIAL MODEL...
 CREDENTIAL is `signed` (the access key is in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY) or `bearer` (the key is in
@@ -6,13 +6,17 @@ AWS_BEARER_TOKEN_BEDROCK). Prints a line for each failure. Exits with 1 if there
 """
 
 import base64
+import json
+import os
+import ssl
 import sys
 import traceback
 
+import anthropic
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError, EventStreamError
-from langchain_aws import ChatBedrockConverse
+from langchain_aws import ChatBedrock, ChatBedrockConverse
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 
@@ -130,6 +134,73 @@ def errors(model):
         raise AssertionError("an error in a stream is no exception")
 
 
+def claude(text, **more):
+    """Returns the body of InvokeModel for Claude."""
+    message = {"role": "user", "content": text}
+    body = {"anthropic_version": "bedrock-2023-05-31", "max_tokens": 2000, "messages": [message], **more}
+    return json.dumps(body)
+
+
+def invoked(model):
+    answer = CLIENT.invoke_model(modelId=model, body=claude("Grüße", system="Be brief."))
+    body = json.loads(answer["body"].read())
+    said = "".join(block.get("text", "") for block in body["content"])
+    assert 'You said: "Grüße".' in said and "Be brief." in said, body
+    assert answer["contentType"] == "application/json" and body["stop_reason"] == "end_turn", answer
+    headers = answer["ResponseMetadata"]["HTTPHeaders"]
+    assert int(headers["x-amzn-bedrock-output-token-count"]) == body["usage"]["output_tokens"], headers
+
+
+def invoked_stream(model):
+    answer = CLIENT.invoke_model_with_response_stream(modelId=model, body=claude("Hello [[words 40]]"))
+    events = [json.loads(event["chunk"]["bytes"]) for event in answer["body"]]
+    said = "".join(event.get("delta", {}).get("text", "") for event in events)
+    assert len(said.split()) == 40 and events[0]["type"] == "message_start", events
+    metrics = events[-1]["amazon-bedrock-invocationMetrics"]
+    assert events[-1]["type"] == "message_stop" and metrics["outputTokenCount"] > 0, events[-1]
+    body = claude("[[error 2]] Hello you")
+    answer = CLIENT.invoke_model_with_response_stream(modelId=model, body=body)
+    try:
+        list(answer["body"])
+    except EventStreamError as error:
+        assert error.response["Error"]["Message"], error.response
+    else:
+        raise AssertionError("an error in a stream is no exception")
+    try:
+        CLIENT.invoke_model(modelId=model, body=claude("[[status 429]] Hello"))
+    except ClientError as error:
+        assert error.response["Error"]["Code"] == "ThrottlingException", error.response
+    else:
+        raise AssertionError("429 is no error")
+
+
+def anthropic_sdk(model):
+    bundle = os.environ.get("AWS_CA_BUNDLE")
+    verify = ssl.create_default_context(cafile=bundle) if bundle else True
+    http_client = anthropic.DefaultHttpxClient(verify=verify)
+    client = anthropic.AnthropicBedrock(
+        base_url=BASE, aws_region="eu-west-1", max_retries=0, http_client=http_client
+    )
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tools = [{"name": "get_weather", "description": "Returns the weather.", "input_schema": schema}]
+    question = {"role": "user", "content": "get_weather please"}
+    asked = {"model": model, "max_tokens": 2000, "tools": tools}
+    answer = client.messages.create(messages=[question], **asked)
+    call = next(block for block in answer.content if block.type == "tool_use")
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "12 degrees"}
+    turns = [question, {"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}]
+    with client.messages.stream(messages=turns, **asked) as stream:
+        said = "".join(stream.text_stream)
+        assert stream.get_final_message().usage.output_tokens > 0
+    assert "get_weather answered" in said, said
+    try:
+        client.messages.create(messages=[{"role": "user", "content": "[[status 429]] Hello"}], **asked)
+    except anthropic.RateLimitError:
+        pass
+    else:
+        raise AssertionError("429 is no error")
+
+
 def refused(model):
     wrong = boto3.client(
         "bedrock-runtime",
@@ -189,8 +260,31 @@ def langchain_tools(model):
     assert whole.tool_calls[0]["name"] == "get_weather", whole
 
 
+def langchain_invoke(model):
+    llm = ChatBedrock(
+        model=model,
+        base_model="anthropic.claude-sonnet-4-5-20250929-v1:0",
+        provider="anthropic",
+        client=CLIENT,
+        max_tokens=2000,
+        beta_use_converse_api=False,
+    )
+    answer = llm.invoke("Hello")
+    assert 'You said: "Hello".' in answer.text and answer.usage_metadata["output_tokens"] > 0, answer
+    pieces = list(llm.stream("Hello [[words 30]]"))
+    assert len("".join(piece.text for piece in pieces).split()) == 30 and len(pieces) > 3, pieces
+    whole = None
+    for piece in pieces:
+        whole = piece if whole is None else whole + piece
+    assert whole.usage_metadata["output_tokens"] > 0, whole
+    answer = llm.bind_tools([get_weather]).invoke("get_weather please")
+    [call] = answer.tool_calls
+    assert call["name"] == "get_weather" and isinstance(call["args"]["city"], str), call
+
+
 def main():
     checks = [whole, streamed, tools, media, errors, langchain, langchain_tools]
+    checks += [invoked, invoked_stream, anthropic_sdk, langchain_invoke]
     if CREDENTIAL == "signed":
         checks.append(refused)
     passed = failed = 0

@@ -1,5 +1,6 @@
-//! The AWS SDK for Python and LangChain's client for Bedrock at models of every format: with signatures over plain HTTP,
-//! and with a bearer key over TLS, without which the SDK sends none. `aws.py` has the requests and the expected results.
+//! The AWS SDK for Python, Anthropic's SDK and LangChain's clients for Bedrock at models of every format, through Converse
+//! and InvokeModel: with signatures over plain HTTP, and with a bearer key over TLS, without which the AWS SDK sends none.
+//! `aws.py` has the requests and the expected results.
 
 use std::process::Stdio;
 
@@ -71,7 +72,7 @@ async fn run(python: &str, base: &str, credential: &str, variables: &[(&str, &st
     told
 }
 
-const IMPORTS: &str = "import boto3, langchain_aws";
+const IMPORTS: &str = "import anthropic, boto3, langchain_aws";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn aws_sdk_with_signatures_reaches_every_format() {
@@ -80,7 +81,7 @@ async fn aws_sdk_with_signatures_reaches_every_format() {
     let gateway = Gateway::start(&setup).await;
     let variables = [("AWS_ACCESS_KEY_ID", ACCESS_KEY_ID), ("AWS_SECRET_ACCESS_KEY", SECRET)];
     let told = run(&python, &format!("http://{}", gateway.addr), "signed", &variables).await;
-    assert!(told.contains("40 passed, 0 failed"), "{told}");
+    assert!(told.contains("60 passed, 0 failed"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,5 +97,5 @@ async fn aws_sdk_with_a_bearer_key_reaches_every_format() {
     let variables = [("AWS_BEARER_TOKEN_BEDROCK", KEY), ("AWS_CA_BUNDLE", bundle)];
     let base = format!("https://localhost:{}", gateway.tls.port());
     let told = run(&python, &base, "bearer", &variables).await;
-    assert!(told.contains("35 passed, 0 failed"), "{told}");
+    assert!(told.contains("55 passed, 0 failed"), "{told}");
 }

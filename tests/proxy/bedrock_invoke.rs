@@ -42,7 +42,7 @@ pub(super) fn chunk(event: &str) -> Vec<u8> {
 }
 
 /// Events of a stream, as Bedrock writes them.
-fn events() -> Vec<String> {
+pub(super) fn events() -> Vec<String> {
     let delta = |delta: Value| json!({"type": "content_block_delta", "index": 0, "delta": delta}).to_string();
     vec![
         json!({"type": "message_start", "message": {"id": "msg_bdrk_01", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5-20250929", "content": [], "stop_reason": null, "stop_sequence": null, "usage": {"input_tokens": 9, "output_tokens": 1}}}).to_string(),
@@ -55,7 +55,7 @@ fn events() -> Vec<String> {
     ]
 }
 
-fn event_stream(messages: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn event_stream(messages: &[Vec<u8>]) -> Vec<u8> {
     let headers = [("content-type", "application/vnd.amazon.eventstream"), ("transfer-encoding", "chunked")];
     let mut out = reply::head(200, &headers).into_bytes();
     messages.iter().for_each(|message| out.extend_from_slice(&reply::chunk(message)));
@@ -106,7 +106,8 @@ async fn invoke_model_replaces_the_version_of_the_client() {
     let talk = r#""max_tokens":64,"messages":[{"role":"user","content":"Hi"}]"#;
     let (model, stream) = (r#""model":"claude""#, r#""stream":false"#);
     let version = r#""anthropic_version" : "2023-06-01""#;
-    let betas = r#""anthropic_beta" : ["effort-2025-11-24"]"#;
+    let betas = r#""anthropic_beta" : ["effort-2025-11-24","oauth-2025-04-20"]"#;
+    let both = r#""anthropic_beta":["effort-2025-11-24","context-1m-2025-08-07"]"#;
     let sent = r#""anthropic_version":"bedrock-2023-05-31""#;
     let moved = r#""anthropic_beta":["context-1m-2025-08-07"]"#;
     for (body, expected) in [
@@ -115,8 +116,9 @@ async fn invoke_model_replaces_the_version_of_the_client() {
         (format!("{{{talk},{model}, {version} }}"), format!("{{{moved},{talk},{sent} }}")),
         (format!("{{{model},{talk},{stream}, {version}}}"), format!("{{{moved},{sent},{talk}}}")),
         (format!("{{{version} , {stream},{model},{talk}}}"), format!("{{{moved}, {sent},{talk}}}")),
-        // Beta features in the body take precedence over those of the header.
-        (format!("{{{betas},{model},{talk},{version}}}"), format!("{{{betas},{sent},{talk}}}")),
+        // Beta features in the body and in the header are those of the request.
+        (format!("{{{betas},{model},{talk},{version}}}"), format!("{{{both},{sent},{talk}}}")),
+        (format!("{{{model},{talk}, {betas} }}"), format!("{{{both},{sent},{talk} }}")),
     ] {
         let got = gateway.ask(post_with("/v1/messages", &headers, &body)).await;
         assert_eq!(got.status(), 200, "{body}: {}", got.text());

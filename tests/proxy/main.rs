@@ -44,6 +44,7 @@ mod hold;
 mod home;
 mod images;
 mod importing;
+mod invoke_ingress;
 mod jobs;
 mod keys;
 mod large;

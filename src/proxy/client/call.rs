@@ -20,6 +20,7 @@ use crate::proxy::driver::encoding::ContentDecoder;
 use crate::proxy::driver::outcome::{low_rate_error, resolution_error, timeout_error};
 use crate::proxy::driver::reader::MAX_ERROR_BODY;
 use crate::proxy::gateway::reply::from_pingora;
+use crate::proxy::names;
 use crate::proxy::upstream_route::redact_secrets;
 use crate::wire::error::{ProviderError, from_provider};
 
@@ -129,7 +130,8 @@ impl OpenResponse {
         tally: Option<MemoryTally>,
         log: &mut CallLog,
     ) -> Result<CallResponse, ApiError> {
-        let (status, success, retry_after) = (self.status, self.is_success(), self.retry_after());
+        let (success, retry_after) = (self.is_success(), self.retry_after());
+        let status = error_status(self.status, self.text(&names::X_AMZN_ERRORTYPE));
         let decoder = ContentDecoder::new(self.text(&header::CONTENT_ENCODING).unwrap_or_default());
         let decoder = decoder.map_err(|error| {
             log.set_detail(error);
@@ -179,6 +181,13 @@ pub(in crate::proxy) fn to_get(parts: &mut Parts) {
     parts.method = Method::GET;
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.remove(header::CONTENT_TYPE);
+}
+
+/// Returns the status that says what an error response means. `exception` is its header `x-amzn-errortype`: AWS reports a
+/// used-up quota as a bad request, and names it there only.
+pub(in crate::proxy) fn error_status(status: u16, exception: Option<&str>) -> u16 {
+    let is_quota = exception.is_some_and(|name| name.contains("ServiceQuotaExceeded"));
+    if is_quota && status == 400 { 429 } else { status }
 }
 
 /// Converts a provider's error response to the client's error, without the provider's secrets. `log` gets the original

@@ -45,6 +45,8 @@ pub(in crate::proxy) struct Attempt {
     pub(in crate::proxy) sections: Option<Box<PromptSections>>,
     /// Value of the `x-gateway-warning` header: elements that were not carried out as requested.
     pub(in crate::proxy) warning: Option<HeaderValue>,
+    /// Whether the body has what is added to it when it is first sent.
+    pub(in crate::proxy) is_completed: bool,
     /// Beta features whose opt-in header the provider requires.
     pub(in crate::proxy) betas: Betas,
     pub(in crate::proxy) upstream_route: Arc<UpstreamRoute>,

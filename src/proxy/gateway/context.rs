@@ -18,6 +18,7 @@ use super::trace::RequestTrace;
 use crate::account::Key;
 use crate::canonical::Usage;
 use crate::error::ErrorKind;
+use crate::provider::guardrail::Guardrail;
 use crate::proxy::driver::hooks::Upgrade;
 use crate::proxy::driver::shutdown::InFlightRequests;
 use crate::proxy::websocket::origin::RequestOrigin;
@@ -46,6 +47,8 @@ pub struct Context {
     pub(in crate::proxy) address: Option<IpAddr>,
     /// Whether the web page that sent the request may read the response. `None` without rules for pages.
     pub(in crate::proxy) cors: Option<CorsDecision>,
+    /// Guardrail that the client requests. `None` for nearly all requests.
+    pub(in crate::proxy) guardrail: Option<Box<Guardrail>>,
     /// Upgrade of the connection that the request was accepted for.
     pub(in crate::proxy) upgrade: Option<Upgrade>,
     _in_flight: InFlightRequests,
@@ -116,6 +119,16 @@ fn millis(duration: Duration) -> u64 {
 }
 
 impl Context {
+    /// Returns the format of the request's errors, which is that of its responses at nearly all endpoints.
+    pub(in crate::proxy) fn error_format(&self) -> Format {
+        self.endpoint().and_then(Endpoint::error_format).unwrap_or(self.format)
+    }
+
+    /// Returns whether the client uses InvokeModel: its streams are event streams with events of the messages format.
+    pub(in crate::proxy) fn is_invoke(&self) -> bool {
+        matches!(self.endpoint(), Some(Endpoint::Invoke { .. }))
+    }
+
     pub(in crate::proxy) fn new(live: Arc<ActiveSnapshot>, in_flight: InFlightRequests) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Context {
@@ -128,6 +141,7 @@ impl Context {
             trace: None,
             address: None,
             cors: None,
+            guardrail: None,
             upgrade: None,
             record: RequestRecord {
                 started: Instant::now(),

@@ -38,7 +38,7 @@ impl Gateway {
         let streams =
             !ctx.origin.is_websocket() && plan.stream && plan.job.is_none() && plan.api.format().is_some();
         // Without filler the connection would be as silent behind the head as before it.
-        let streams = streams && !filler(ctx.format).is_empty();
+        let streams = streams && !filler(ctx.format).is_empty() && !ctx.is_invoke();
         Some(self.limits.slow_start).filter(|span| streams && !span.is_zero())
     }
 

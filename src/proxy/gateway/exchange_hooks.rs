@@ -25,8 +25,8 @@ use crate::proxy::driver::outcome::{DrainDeadline, ExchangeOutcome, resolution_e
 use crate::proxy::driver::shutdown::Shutdown;
 use crate::proxy::{Client, Gateway};
 use crate::telemetry::facts::EventKind;
-use crate::translate::Exchange;
 use crate::translate::verbatim::Arrival;
+use crate::translate::{Exchange, event_stream};
 use crate::wire::watch::StreamEnd;
 use crate::wire::{Format, chat, error as wire_error, filler};
 
@@ -181,7 +181,9 @@ impl ExchangeHooks for Gateway {
     }
 
     fn error_of_frames(&self, ctx: &Context, frames: &[u8]) -> ApiError {
-        self.first_frame(ctx, last_data(frames))
+        let is_event_stream = ctx.error_format() == Format::Converse;
+        let message = is_event_stream.then(|| event_stream::last_data(frames)).flatten();
+        self.first_frame(ctx, message.as_deref().unwrap_or_else(|| last_data(frames)))
     }
 
     fn on_hold_released(&self, ctx: &mut Context) {
@@ -258,7 +260,9 @@ impl ExchangeHooks for Gateway {
     }
 
     fn filler(&self, ctx: &mut Context) -> Bytes {
-        ctx.response_in_progress_mut().map(|passing| passing.exchange.keep_alive()).unwrap_or_default()
+        // An event stream has no message that clients skip.
+        let passing = ctx.response_in_progress_mut().filter(|passing| passing.writer.is_none());
+        passing.map(|passing| passing.exchange.keep_alive()).unwrap_or_default()
     }
 
     fn slow_start(&self, ctx: &Context) -> Option<Duration> {

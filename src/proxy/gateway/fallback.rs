@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::attempt::Attempt;
 use super::compaction::CompactionPlan;
 use super::context::Context;
+use super::guardrail::check_guardrail;
 use super::plan::resolve_upstream_api;
 use super::prompt_cache::CachedPrompt;
 use super::retry_state::{RetryState, RouteRequest};
@@ -145,6 +146,7 @@ impl Gateway {
         let RouteRequest { model, name, alias, thinking, api, action, label, session } = wanted;
         let target = model.targets.get(index);
         let (upstream, betas) = resolve_upstream_api(target, api, &body);
+        check_guardrail(ctx, target, upstream)?;
         let compacts = target.is_some_and(|target| target.provider.compacts(upstream));
         let is_compact = action == Some(Action::Compact);
         let CompactionPlan { body: opened, options: compaction } =

@@ -3,7 +3,7 @@
 //! `phases` is the implementation, each method one call into a file here; `exchange_hooks` is what the driver asks
 //! beyond it; `state` is what all requests share, `context` what one request has, in its current `phase`; `attempt` and
 //! `response_in_progress` are what passes between phases. Then in the order in which they run: `request` (with
-//! `request_body`, `request_encoding`, `auth`, `admit`, `compaction`, `plan`, `prompt_cache`), `upstream`, `authorize`, `invoke`, `response`, `fallback` and
+//! `request_body`, `request_encoding`, `auth`, `admit`, `compaction`, `plan`, `prompt_cache`), `upstream`, `authorize`, `guardrail`, `invoke`, `response`, `fallback` and
 //! `resume`, `reply`, `settle`, `finish` (with `trace_export`). `trace` has what telemetry records on the way; `explain` shows
 //! what would become of a request.
 //!
@@ -28,6 +28,7 @@ mod explain;
 pub(in crate::proxy) mod fallback;
 pub(in crate::proxy) mod fault_report;
 pub(in crate::proxy) mod finish;
+mod guardrail;
 pub(in crate::proxy) mod images;
 mod invoke;
 mod listing;

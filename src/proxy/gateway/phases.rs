@@ -13,7 +13,7 @@ use pingora::{Error, ErrorType, Result};
 
 use super::authorize::authorize_attempt;
 use super::context::Context;
-use super::invoke::move_betas;
+use super::invoke::complete_body;
 use super::phase::internal_error;
 use super::state::Gateway;
 use crate::proxy::driver::attempt;
@@ -68,10 +68,7 @@ impl ProxyHttp for Gateway {
         upstream_request: &mut RequestHeader,
         ctx: &mut Context,
     ) -> Result<()> {
-        let attempt = ctx.attempt_mut().ok_or_else(internal_error)?;
-        if attempt.target().is_some_and(|target| target.provider.invokes(attempt.api)) {
-            move_betas(attempt, &session.req_header().headers);
-        }
+        complete_body(ctx, &session.req_header().headers);
         let attempt = ctx.attempt().ok_or_else(internal_error)?;
         *upstream_request = self.upstream_head(&session.downstream_session, ctx, attempt)?;
         if attempt.upstream_route.credential.is_some() {

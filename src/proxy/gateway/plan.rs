@@ -119,7 +119,7 @@ impl Selection {
         let Ok(target) = self.target() else { return true };
         let replacement = target.provider.model_replacement(self.upstream).map(|(member, _)| member);
         let by_path = target.provider.invokes(self.upstream);
-        if (by_path || replacement.is_some()) && body.may_be_spelled() {
+        if self.upstream == Api::Messages && body.may_be_spelled() {
             // Two edits of neighbours may remove the same comma.
             let removed = body.removals(by_path, replacement);
             let spelled = body.respelled(&self.upstream_route.dialect(target));
@@ -166,6 +166,7 @@ impl Selection {
             sections: self.caching.sections,
             translation: None,
             warning: None,
+            is_completed: false,
             betas: Betas::default(),
             permit: self.permit,
             payload_hash: None,

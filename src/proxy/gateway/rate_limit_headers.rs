@@ -25,7 +25,7 @@ impl Context {
         let mut shown = RateLimitHeaders::new();
         let remaining = self.phase.identity().and_then(|identity| identity.remaining.as_deref());
         let Some(lefts) = remaining else { return shown };
-        let (format, now) = (self.format, self.now());
+        let (format, now) = (self.error_format(), self.now());
         let (requests, tokens) = match format {
             Format::Chat | Format::Responses => (
                 [

@@ -89,7 +89,7 @@ impl Gateway {
             }
             _ => None,
         };
-        let body = body.unwrap_or_else(|| wire_error::body(ctx.format, error, id).freeze());
+        let body = body.unwrap_or_else(|| wire_error::body(ctx.error_format(), error, id).freeze());
         self.reply_refusal(client, ctx, error, body).await
     }
 
@@ -103,7 +103,7 @@ impl Gateway {
     ) -> pingora::Result<()> {
         let mut head = self.own_head(client, ctx, error.status, body.len(), "application/json");
         add_error_headers(&mut head, error);
-        if ctx.format == Format::Converse {
+        if ctx.error_format() == Format::Converse {
             let name = HeaderValue::from_static(converse::error::exception(error));
             let _ = head.insert_header(names::X_AMZN_ERRORTYPE, name);
         }
@@ -281,6 +281,7 @@ impl Gateway {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the response ended early").into_up());
         };
         let tail = passing.exchange.fail(format, error, id.as_str());
+        let tail = passing.write(tail);
         ctx.record.response_bytes += tail.len() as u64;
         // The body ends regularly, and the head has announced whether the connection stays open. Closing an announced
         // keep-alive connection would break the next request, which may be on its way already.
@@ -314,10 +315,11 @@ pub(in crate::proxy) fn own_error_head(error: &ApiError, length: usize) -> Box<R
 /// headers, and those about the target.
 pub(in crate::proxy) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context) {
     if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
-        if ctx.format == Format::Messages {
+        let format = ctx.error_format();
+        if format == Format::Messages {
             let _ = head.insert_header(names::REQUEST_ID, id.clone());
         }
-        if ctx.format == Format::Converse {
+        if format == Format::Converse {
             let _ = head.insert_header(names::X_AMZN_REQUESTID, id.clone());
         }
         let _ = head.insert_header(names::X_REQUEST_ID, id);

@@ -9,6 +9,7 @@ use super::auth::{COUNTING, authenticate, authorize, authorize_named_models};
 use super::context::Context;
 use super::cors;
 use super::fallback::{not_offered, session};
+use super::guardrail::requested_guardrail;
 use super::images;
 use super::listing::{ListingRequest, list_models};
 use super::phase::RoutedRequest;
@@ -127,7 +128,7 @@ impl Gateway {
         if self.shutdown.in_flight() > self.limits.requests {
             return Err(ApiError::overloaded());
         }
-        let signed = is_signed(head, ctx.format);
+        let signed = is_signed(head, &endpoint);
         let key = if signed { authenticate_signed(head, ctx)? } else { authenticate(head, ctx)? };
         authorize(&key, client, ctx, &endpoint)?;
         if is_unreserved(&endpoint) {
@@ -147,6 +148,9 @@ impl Gateway {
                 return self.reply_json(client, ctx, body).await;
             }
             _ => {}
+        }
+        if ctx.is_invoke() {
+            ctx.guardrail = requested_guardrail(&head.headers)?;
         }
         let form = check_media(head, &endpoint)?;
         let api = endpoint.api().ok_or_else(|| unknown_path(head))?;
@@ -205,9 +209,10 @@ impl Gateway {
         let batch = matches!(endpoint, Endpoint::Native { action: Action::BatchEmbed | Action::Predict, .. });
         let is_form = form.is_some();
         let mut estimate = InputEstimate::default();
-        let mut reader = match form {
-            Some(boundary) => BodyReader::form(api, boundary),
-            None => BodyReader::new(api, batch),
+        let mut reader = match (form, endpoint) {
+            (Some(boundary), _) => BodyReader::form(api, boundary),
+            (None, Endpoint::Invoke { model, stream }) => BodyReader::invoke(model, *stream),
+            (None, _) => BodyReader::new(api, batch),
         };
         let take = |piece: Bytes| {
             if let Some(hasher) = hasher {

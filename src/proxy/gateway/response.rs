@@ -8,6 +8,7 @@ use pingora::http::ResponseHeader;
 use super::attempt::{Attempt, Translation};
 use super::authorize::judge_authorization;
 use super::context::Context;
+use super::invoke::add_invocation;
 use super::phase::UpstreamResponse;
 use super::phase::internal_error;
 use super::prompt_cache::cache_usage;
@@ -16,12 +17,14 @@ use super::request_id::RequestId;
 use super::response_in_progress::ResponseInProgress;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
+use crate::proxy::client::call::error_status;
 use crate::proxy::driver::encoding::ContentCoding;
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::reader::MAX_ERROR_BODY;
 use crate::proxy::names;
 use crate::proxy::upstream_route::redact_secrets;
 use crate::translate::invoke_stream::InvokeStream;
+use crate::translate::invoke_writer::InvokeWriter;
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, StreamError, Translated, Verbatim};
@@ -67,7 +70,8 @@ impl Gateway {
         if head.status.is_success() {
             let mut arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
             let invoked = (arrival == Arrival::EventStream && plan.api == Api::Messages)
-                .then(|| Box::new(InvokeStream::new(self.limits.frame)));
+                .then(|| InvokeStream::new(self.limits.frame))
+                .map(|stream| Box::new(if ctx.is_invoke() { stream.keeping_added() } else { stream }));
             if invoked.is_some() {
                 arrival = Arrival::Events;
             }
@@ -88,9 +92,11 @@ impl Gateway {
                 ctx.record_transcript(&mut exchange);
             }
             ctx.record.stream = stream;
+            let writer = ctx.is_invoke().then(|| Box::new(InvokeWriter::new(ctx.record.clock())));
             let passing = Box::new(ResponseInProgress {
                 continued_content,
                 invoked,
+                writer,
                 ..ResponseInProgress::new(exchange)
             });
             ctx.phase.answer(if stream {
@@ -101,7 +107,7 @@ impl Gateway {
         } else {
             let retry_after = text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()));
             ctx.record.stream = false;
-            let body = BytesMut::new();
+            let (status, body) = (error_status(status, text(&names::X_AMZN_ERRORTYPE)), BytesMut::new());
             ctx.phase.answer(UpstreamResponse::Refused { status, retry_after, body, suspended });
         }
         if ctx.attempt().is_some_and(|attempt| attempt.authorized.is_some())
@@ -139,6 +145,9 @@ impl Gateway {
         let kind = match ctx.phase.response() {
             // Errors are sent as JSON, whatever their upstream content type is.
             Some(UpstreamResponse::Refused { .. }) => None,
+            Some(UpstreamResponse::Stream(passing)) if passing.writer.is_some() => {
+                Some(HeaderValue::from_static(EVENT_STREAM))
+            }
             Some(UpstreamResponse::Stream(passing))
                 if passing.invoked.is_some() && ctx.format == Format::Messages =>
             {
@@ -187,7 +196,10 @@ impl Gateway {
         for (name, value) in ctx.target_headers() {
             ours.insert(name, value);
         }
-        add_ids(&mut ours, ctx.format, &ctx.id);
+        add_ids(&mut ours, ctx.error_format(), &ctx.id);
+        if ctx.is_invoke() {
+            add_invocation(&mut ours, ctx);
+        }
         for (name, value) in ctx.rate_limit_headers() {
             ours.insert(name, value);
         }
@@ -270,7 +282,7 @@ impl Gateway {
         end: bool,
     ) -> Result<Bytes, Failure> {
         let held = passing.buffered_bytes + piece.len();
-        let out = feed_stream(passing, piece, end)?;
+        let out = passing.feed(piece, end).map_err(|(error, rest)| Failure::Stream(error, rest))?;
         passing.buffered_bytes = if out.is_empty() { held } else { 0 };
         if passing.buffered_bytes == 0 {
             // Usually nothing is left over: a stream that waits for its provider counts nothing.
@@ -294,7 +306,7 @@ impl Gateway {
         let detail = redact_secrets(provider, reported.message.clone());
         let mut error = wire_error::from_provider(status, reported, retry_after);
         error.message = redact_secrets(provider, error.message.into_owned()).into();
-        let same_format = ctx.attempt().is_some_and(|plan| plan.api.error_format() == ctx.format);
+        let same_format = ctx.attempt().is_some_and(|plan| plan.api.error_format() == ctx.error_format());
         // Forward the provider's own body if it is valid in the client's format, because it has more details than a new
         // one. Not for `UpstreamAuth`, which is about the gateway's own credential.
         let told = std::str::from_utf8(&body)
@@ -314,7 +326,7 @@ impl Gateway {
             }
             None => {
                 restate_overflow(ctx, &mut error);
-                wire_error::body(ctx.format, &error, ctx.id.as_str()).freeze()
+                wire_error::body(ctx.error_format(), &error, ctx.id.as_str()).freeze()
             }
         };
         ctx.record.detail = (*detail != *error.message).then(|| detail.into_boxed_str());
@@ -396,36 +408,6 @@ impl From<StreamError> for Failure {
 
 fn truncated_id(text: &str) -> Box<str> {
     text.chars().take(128).collect::<String>().into_boxed_str()
-}
-
-/// Feeds a piece to the exchange of a stream, and finishes the exchange at the end.
-fn feed_stream(passing: &mut ResponseInProgress, piece: Bytes, end: bool) -> Result<Bytes, Failure> {
-    let piece = match &mut passing.invoked {
-        Some(invoked) => invoked.feed(&piece)?,
-        None => piece,
-    };
-    let mut out = Bytes::new();
-    if !piece.is_empty() {
-        out = match passing.exchange.feed(piece) {
-            Ok(out) => out,
-            Err(error) => return Err(Failure::Stream(error, passing.exchange.take_ready())),
-        };
-    }
-    if !end {
-        return Ok(out);
-    }
-    match passing.exchange.finish() {
-        Ok(tail) if tail.is_empty() => Ok(out),
-        Ok(tail) if out.is_empty() => Ok(tail),
-        Ok(tail) => Ok(Bytes::from([out, tail].concat())),
-        Err(error) => {
-            let ready = passing.exchange.take_ready();
-            Err(Failure::Stream(
-                error,
-                if out.is_empty() { ready } else { Bytes::from([out, ready].concat()) },
-            ))
-        }
-    }
 }
 
 fn collect_error(body: &mut BytesMut, piece: &[u8]) {

@@ -2,10 +2,13 @@
 
 use std::time::Instant;
 
+use bytes::Bytes;
+
 use crate::canonical::{Product, Usage};
 use crate::proxy::body_memory::MemoryPermit;
-use crate::translate::Exchange;
 use crate::translate::invoke_stream::InvokeStream;
+use crate::translate::invoke_writer::InvokeWriter;
+use crate::translate::{Exchange, StreamError};
 
 /// Response that the gateway made itself, as far as accounting and logging need it.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub(in crate::proxy) struct ResponseInProgress {
     pub(in crate::proxy) continued_content: Option<Instant>,
     /// Reader of an event stream of InvokeModel, before the exchange. `None` for all other responses.
     pub(in crate::proxy) invoked: Option<Box<InvokeStream>>,
+    /// Writer of an event stream of InvokeModel, behind the exchange. `None` for clients of all other endpoints.
+    pub(in crate::proxy) writer: Option<Box<InvokeWriter>>,
 }
 
 impl ResponseInProgress {
@@ -39,6 +44,63 @@ impl ResponseInProgress {
             memory_permit: None,
             continued_content: None,
             invoked: None,
+            writer: None,
+        }
+    }
+
+    /// Feeds a piece of a stream, and finishes the exchange at the end. Returns the bytes to forward.
+    ///
+    /// # Errors
+    /// Returns the fault if the response cannot continue, with the bytes before it that are still to be forwarded.
+    pub(in crate::proxy) fn feed(&mut self, piece: Bytes, end: bool) -> Result<Bytes, (StreamError, Bytes)> {
+        match self.feed_exchange(piece, end) {
+            Ok(out) => Ok(self.write(out)),
+            Err((error, rest)) => Err((error, self.write(rest))),
+        }
+    }
+
+    /// Puts output of the exchange into the framing that the client expects.
+    pub(in crate::proxy) fn write(&mut self, out: Bytes) -> Bytes {
+        let ResponseInProgress { exchange, writer: Some(writer), .. } = self else { return out };
+        if out.is_empty() {
+            return out;
+        }
+        writer.feed(&out, &mut || {
+            exchange.parse_deferred();
+            *exchange.meter().usage()
+        })
+    }
+
+    fn feed_exchange(&mut self, piece: Bytes, end: bool) -> Result<Bytes, (StreamError, Bytes)> {
+        let (piece, fault) = match &mut self.invoked {
+            None => (piece, None),
+            Some(invoked) => match invoked.feed(&piece) {
+                Ok(events) => (events, None),
+                // The events before the fault are valid.
+                Err(error) => (invoked.take_ready(), Some(error)),
+            },
+        };
+        let mut out = Bytes::new();
+        if !piece.is_empty() {
+            out = match self.exchange.feed(piece) {
+                Ok(out) => out,
+                Err(error) => return Err((error, self.exchange.take_ready())),
+            };
+        }
+        if let Some(error) = fault {
+            return Err((error, out));
+        }
+        if !end {
+            return Ok(out);
+        }
+        match self.exchange.finish() {
+            Ok(tail) if tail.is_empty() => Ok(out),
+            Ok(tail) if out.is_empty() => Ok(tail),
+            Ok(tail) => Ok(Bytes::from([out, tail].concat())),
+            Err(error) => {
+                let ready = self.exchange.take_ready();
+                Err((error, if out.is_empty() { ready } else { Bytes::from([out, ready].concat()) }))
+            }
         }
     }
 }

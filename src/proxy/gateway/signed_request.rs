@@ -14,8 +14,7 @@ use super::context::Context;
 use crate::account::Key;
 use crate::cloud::sigv4::{PayloadHash, Presented, SignatureError, SigningDate};
 use crate::error::{ApiError, ErrorKind};
-use crate::wire::Format;
-use crate::wire::path;
+use crate::wire::path::{self, Endpoint};
 
 /// Signing name of the service that the gateway stands for.
 const SERVICE: &str = "bedrock";
@@ -23,9 +22,10 @@ const SERVICE: &str = "bedrock";
 const MISMATCH: &str = "The request signature we calculated does not match the signature you provided. Check your AWS \
                         Secret Access Key and signing method. Consult the service documentation for details.";
 
-/// Returns whether a request has a signature of AWS. Clients of other formats never sign.
-pub(in crate::proxy) fn is_signed(head: &RequestHeader, format: Format) -> bool {
-    format == Format::Converse && authorization(head).is_some_and(Presented::is_present)
+/// Returns whether a request has a signature of AWS. Clients of other endpoints never sign.
+pub(in crate::proxy) fn is_signed(head: &RequestHeader, endpoint: &Endpoint) -> bool {
+    matches!(endpoint, Endpoint::Converse { .. } | Endpoint::Invoke { .. })
+        && authorization(head).is_some_and(Presented::is_present)
 }
 
 /// Finds the key of a signed request, and checks everything but the signature itself.

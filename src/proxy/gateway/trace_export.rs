@@ -234,7 +234,7 @@ fn route(endpoint: &Endpoint) -> &'static str {
         Endpoint::ImageEdits => "/v1/images/edits",
         Endpoint::Native { .. } => "/v1beta/models/{model}:{action}",
         Endpoint::Video(endpoint) => video_route(endpoint),
-        Endpoint::Converse { .. } => "/model/{model}/{action}",
+        Endpoint::Converse { .. } | Endpoint::Invoke { .. } => "/model/{model}/{action}",
         Endpoint::Group(_) => "/prod-api/svc/v4/api/{task}",
         Endpoint::Models => "/v1/models",
         Endpoint::Model { .. } => "/v1/models/{model}",

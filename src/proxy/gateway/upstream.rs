@@ -6,6 +6,7 @@ use pingora::{Error, ErrorType};
 
 use super::attempt::Attempt;
 use super::context::Context;
+use super::guardrail::add_invoke_headers;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::names;
@@ -47,6 +48,9 @@ impl Gateway {
             ours.insert(names::X_REQUEST_ID, id);
         }
         copy_client_headers(&mut ours, theirs, plan);
+        if target.provider.invokes(plan.api) {
+            add_invoke_headers(&mut ours, theirs, ctx);
+        }
         if let (Some(telemetry), Some(trace)) = (&self.telemetry, &ctx.trace)
             && telemetry.propagate
         {
@@ -101,9 +105,14 @@ fn copy_client_headers(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Attempt)
     }
 }
 
-/// Adds the beta header that the provider requires for members of the body (`anthropic-beta`), in the version that fits
-/// the body, unless the client names a version of that feature already.
+/// Adds the beta features that the body of the client named, and those that the provider requires for members of the body
+/// (`anthropic-beta`), in the version that fits the body, unless the client names a version of that feature already.
 fn add_betas(ours: &mut HeaderMap, plan: &Attempt) {
+    for beta in &plan.betas.named {
+        if let Ok(value) = HeaderValue::from_str(beta) {
+            ours.append(names::ANTHROPIC_BETA, value);
+        }
+    }
     let mut add = |family: &str, value: &'static str| {
         let named = ours.get_all(names::ANTHROPIC_BETA).iter().any(|said| {
             let mut all = said.to_str().unwrap_or_default().split(',');

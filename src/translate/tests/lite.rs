@@ -116,8 +116,14 @@ fn mapping_3_tools_in_items_reach_every_format() {
                         json!({"type": "auto", "disable_parallel_tool_use": true})
                     );
                 }
-                // These have no such setting: the loss is reported.
-                Format::Generate | Format::Converse => {
+                Format::Converse => {
+                    assert_eq!(
+                        sent["additionalModelRequestFields"]["tool_choice"],
+                        json!({"type": "auto", "disable_parallel_tool_use": true})
+                    );
+                }
+                // It has no such setting: the loss is reported.
+                Format::Generate => {
                     assert!(losses.iter().any(|loss| loss == "parallel_tool_calls"), "{losses:?}")
                 }
             }

@@ -186,6 +186,22 @@ fn provider_body_passes_only_in_the_shape_of_the_format() {
     }
 }
 
+#[test]
+fn quota_exception_of_aws_is_a_rate_limit() {
+    let name = "ServiceQuotaExceededException";
+    for body in [
+        format!(r#"{{"message":"Quota.","__type":"com.amazon.bedrock#{name}"}}"#),
+        format!(r#"{{"message":"Quota.","__type":"{name}:http://internal.amazon.com/coral/"}}"#),
+    ] {
+        let error = from_provider(400, ProviderError::decode(body.as_bytes()), None);
+        assert_eq!((error.kind, error.status), (ErrorKind::UpstreamRateLimit, 429), "{body}");
+    }
+    let in_stream = ProviderError::decode(br#"{"serviceQuotaExceededException":{"message":"Quota."}}"#);
+    assert_eq!(in_stream.status(), 429);
+    let other = ProviderError::decode(br#"{"message":"Quota.","__type":"ValidationException"}"#);
+    assert_eq!(from_provider(400, other, None).kind, ErrorKind::UpstreamRejected);
+}
+
 fn provider(message: &str, code: Option<&str>) -> ProviderError {
     ProviderError { message: message.into(), code: code.map(str::to_owned), ..ProviderError::default() }
 }
@@ -219,6 +235,7 @@ fn provider_status_and_message_are_kept() {
         (400, ErrorKind::UpstreamRejected, 400),
         (404, ErrorKind::UpstreamRejected, 404),
         (408, ErrorKind::UpstreamTimeout, 408),
+        (424, ErrorKind::UpstreamFailed, 424),
         (422, ErrorKind::UpstreamRejected, 422),
         (429, ErrorKind::UpstreamRateLimit, 429),
         (500, ErrorKind::UpstreamFailed, 500),

@@ -96,6 +96,27 @@ fn base_url_with_a_full_endpoint_path_is_accepted() {
 }
 
 #[test]
+fn paths_of_bedrock_name_model_and_operation() {
+    let arn = "arn:aws:bedrock:eu-west-1:000000000000:application-inference-profile/abc";
+    let encoded = "arn%3Aaws%3Abedrock%3Aeu-west-1%3A000000000000%3Aapplication-inference-profile%2Fabc";
+    for (operation, stream) in [("invoke", false), ("invoke-with-response-stream", true)] {
+        let model = arn.to_owned();
+        let found = endpoint(&format!("/model/{encoded}/{operation}"));
+        assert_eq!(found, Some(Endpoint::Invoke { model, stream }));
+        assert_eq!(found.as_ref().and_then(Endpoint::api), Some(Api::Messages));
+        assert_eq!(found.as_ref().and_then(Endpoint::error_format), Some(Format::Converse));
+        assert_eq!((found.as_ref().and_then(Endpoint::action), found.unwrap().model()), (None, Some(arn)));
+    }
+    for (operation, stream) in [("converse", false), ("converse-stream", true)] {
+        let found = endpoint(&format!("/model/m:0/{operation}"));
+        assert_eq!(found, Some(Endpoint::Converse { model: "m:0".to_owned(), stream }));
+    }
+    for path in ["/model/m/count-tokens", "/model/m", "/model/m/invoke/x", "/model//invoke"] {
+        assert_eq!(endpoint(path), None, "{path}");
+    }
+}
+
+#[test]
 fn base_url_with_a_query_is_accepted() {
     let query = |rest: &str| format!("api-version=2025-04-01-preview{rest}");
     for (path, rest, expected) in [

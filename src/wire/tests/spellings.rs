@@ -181,11 +181,17 @@ fn beta_headers_are_derived_from_the_body() {
     assert_eq!(of(r#"{"model":"m","max_tokens":9,"messages":[1]}"#), Betas::default());
     assert_eq!(of(r#"{"model":"m","max_tokens":9,"messages":[1],"mcp_servers":null}"#), Betas::default());
     let both = of(r#"{"model":"m","max_tokens":9,"messages":[1],"mcp_servers":[],"context_management":{}}"#);
-    assert_eq!(both, Betas { mcp: true, toolsets: false, context: true, in_body: false });
+    assert_eq!(both, Betas { mcp: true, toolsets: false, context: true, ..Betas::default() });
     let sets = of(
         r#"{"model":"m","max_tokens":9,"messages":[1],"mcp_servers":[],"tools":[{"type":"mcp_toolset"}]}"#,
     );
-    assert_eq!(sets, Betas { mcp: true, toolsets: true, context: false, in_body: false });
+    assert_eq!(sets, Betas { mcp: true, toolsets: true, context: false, ..Betas::default() });
+    let many: Vec<String> = (0..99).map(|number| format!("beta-{number}")).collect();
+    let named = of(&format!(
+        r#"{{"model":"m","max_tokens":9,"messages":[1],"anthropic_beta":["a-1",7,"b,c","",{}]}}"#,
+        serde_json::to_string(&many).unwrap().trim_matches(['[', ']'])
+    ));
+    assert_eq!((named.named.len(), &*named.named[0], &*named.named[1]), (32, "a-1", "beta-0"));
 }
 
 #[test]

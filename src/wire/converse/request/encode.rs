@@ -211,10 +211,15 @@ impl<'a> RequestWriter<'_, '_, 'a> {
         // A model whose reasoning has an effort is switched off by its lowest one, if at all.
         let is_silent = matches!(reasoning, Reasoning::Unset)
             || (reasoning == Reasoning::Off && matches!(self.dialect.reasoning, ReasoningSupport::Fixed));
-        if top_k.is_none() && is_silent {
+        let is_single = self.forbids_parallel_calls();
+        if top_k.is_none() && is_silent && !is_single {
             return;
         }
         self.json.key(fields::NAME).begin_object();
+        if is_single {
+            self.json.key("tool_choice").begin_object().key("type").string("auto");
+            self.json.key("disable_parallel_tool_use").boolean(true).end_object();
+        }
         match (top_k, self.dialect.quirks.member("top_k")) {
             (Some(value), "inferenceConfig.topK") => {
                 self.json.key("inferenceConfig").begin_object().key("topK").raw(value).end_object();

@@ -35,6 +35,20 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         grounding || (own && self.request.extra.iter().any(|extra| extra.name == "server_tool"))
     }
 
+    /// Returns whether the request forbids several calls in a turn by a member of the model's own. That member has a tool
+    /// choice too, so that another one than the default cannot be stated beside it.
+    pub(super) fn forbids_parallel_calls(&self) -> bool {
+        let has_default_choice = matches!(
+            self.request.tool_choice,
+            None | Some(ToolChoice::Auto | ToolChoice::Allowed { required: false, .. })
+        );
+        self.request.parallel_tools == Some(false)
+            && has_default_choice
+            && self.dialect.supports("disable_parallel_tool_use")
+            && self.notes.from() != Format::Converse
+            && self.offered().next().is_some()
+    }
+
     /// Writes `toolConfig`. With `budget`, reasoning has a budget and no call can be forced.
     pub(super) fn tools(&mut self, plan: &Plan<'_, '_>, budget: bool) {
         let own = self.notes.from() == Format::Converse;
@@ -86,8 +100,8 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
             self.tool_choice(budget);
         }
         self.json.end_object();
-        // Several calls in a turn are the default; the format cannot forbid them.
-        if self.request.parallel_tools == Some(false) && offers {
+        // Several calls in a turn are the default; only a member of the model's own can forbid them.
+        if self.request.parallel_tools == Some(false) && offers && !self.forbids_parallel_calls() {
             self.notes.lose("parallel_tool_calls");
         }
     }
@@ -135,6 +149,7 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
     fn tool_choice(&mut self, budget: bool) {
         let (mut kind, mut name): (&str, Option<JsonStr<'_>>) = match &self.request.tool_choice {
             None | Some(ToolChoice::None) => return,
+            _ if self.forbids_parallel_calls() => return,
             Some(ToolChoice::Auto | ToolChoice::Allowed { required: false, .. }) => ("auto", None),
             Some(ToolChoice::Required) => ("any", None),
             Some(ToolChoice::Tool(name)) => ("tool", Some(*name)),

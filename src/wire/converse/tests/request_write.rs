@@ -155,3 +155,25 @@ fn forbidden_tools_are_left_out_unless_the_conversation_has_calls() {
     assert_eq!(sent.body["toolConfig"]["tools"][0]["toolSpec"]["name"], "f");
     assert_eq!(sent.losses, ["tool_choice"]);
 }
+
+#[test]
+fn several_calls_in_a_turn_are_forbidden_where_the_model_can() {
+    use crate::canonical::ToolChoice;
+    let body = r#"{"messages":[{"role":"user","content":[{"text":"x"}]}],"toolConfig":{"tools":[{"toolSpec":{"name":"f","inputSchema":{"json":{"type":"object"}}}}],"toolChoice":{"auto":{}}}}"#;
+    let mut request = crate::wire::converse::request::decode(body).unwrap();
+    request.parallel_tools = Some(false);
+    let without = send(Format::Chat, &request, &dialect());
+    assert_eq!(without.losses, ["parallel_tool_calls"]);
+    assert_eq!(without.body["additionalModelRequestFields"], Value::Null);
+    let able = Dialect { extensions: &["disable_parallel_tool_use"], ..dialect() };
+    let sent = send(Format::Chat, &request, &able);
+    assert!(sent.losses.is_empty());
+    let single = json!({"tool_choice": {"type": "auto", "disable_parallel_tool_use": true}});
+    assert_eq!(sent.body["additionalModelRequestFields"], single);
+    // The two choices would exclude each other.
+    assert_eq!(sent.body["toolConfig"]["toolChoice"], Value::Null);
+    request.tool_choice = Some(ToolChoice::Required);
+    let forced = send(Format::Chat, &request, &able);
+    assert_eq!(forced.losses, ["parallel_tool_calls"]);
+    assert_eq!(forced.body["toolConfig"]["toolChoice"], json!({"any": {}}));
+}

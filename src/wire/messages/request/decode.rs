@@ -63,6 +63,8 @@ impl<'a> Reader<'a> {
         match name {
             // Evaluated by routing.
             "model" => {}
+            // The encoders of cloud platforms write their own version; beta features go into a header or a member.
+            "anthropic_version" | "anthropic_beta" => {}
             // Decoded already, or null.
             "messages" => {}
             "system" => self.system = Some(value),
