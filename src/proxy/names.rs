@@ -87,6 +87,7 @@ pub(in crate::proxy) const X_GATEWAY_IMAGES: HeaderName = HeaderName::from_stati
 pub(in crate::proxy) const X_GATEWAY_WARNING: HeaderName = HeaderName::from_static("x-gateway-warning");
 pub(in crate::proxy) const X_GATEWAY_ATTEMPTS: HeaderName = HeaderName::from_static("x-gateway-attempts");
 pub(in crate::proxy) const X_GATEWAY_TARGET: HeaderName = HeaderName::from_static("x-gateway-target");
+pub(in crate::proxy) const X_GATEWAY_WEBSOCKET: HeaderName = HeaderName::from_static("x-gateway-websocket");
 pub(in crate::proxy) const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 pub(in crate::proxy) const X_MS_REGION: HeaderName = HeaderName::from_static("x-ms-region");
 pub(in crate::proxy) const X_RATELIMIT_LIMIT_REQUESTS: HeaderName =

@@ -74,6 +74,8 @@ pub struct ListedModel<'a> {
     pub owned_by: &'a str,
     /// Release time (Unix seconds).
     pub created: i64,
+    /// Whether the model serves conversations. Embedding, reranking, image and video models do not.
+    pub conversational: bool,
     /// Native Gemini methods that the model supports (`generateContent` and so on).
     pub methods: &'a [&'a str],
     /// Context window (tokens). `None` if it is not known.
@@ -180,6 +182,12 @@ fn list_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'_, B
     // Beyond OpenAI's API: coding clients read these names.
     optional(json, "context_window", entry.context_window);
     optional(json, "max_output_tokens", entry.max_output_tokens);
+    if !entry.conversational {
+        json.key("conversational").boolean(false);
+    }
+    if let Some(model) = entry.alias_of {
+        json.key("alias_of").string(model);
+    }
     json.end_object();
 }
 

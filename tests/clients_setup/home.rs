@@ -108,8 +108,18 @@ impl Home {
 
     /// Returns the receipts.
     pub(crate) fn receipts(&self) -> Vec<PathBuf> {
+        self.kept("json")
+    }
+
+    /// Returns the copies of settings from before `configure`.
+    pub(crate) fn backups(&self) -> Vec<PathBuf> {
+        self.kept("backup")
+    }
+
+    fn kept(&self, extension: &str) -> Vec<PathBuf> {
         let folder = self.path(".local/state/model-gateway/clients");
-        fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+        let paths = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|own| own == extension)).collect()
     }
 }
 

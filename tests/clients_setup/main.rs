@@ -3,6 +3,7 @@
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod doctor;
 mod faults;
 mod gateway;
 mod home;

@@ -59,11 +59,17 @@ fn identity(only: &str) {
             configure(&home, client, &[]);
             assert_ne!(fs::read(home.path(path)).unwrap(), bytes, "{name}");
             assert_eq!(home.receipts().len(), 1, "{name}");
+            // The copy is the file, byte for byte, and for its owner only.
+            let backups = home.backups();
+            assert_eq!(backups.len(), 1, "{name}");
+            assert_eq!(fs::read(&backups[0]).unwrap(), bytes, "{name}");
+            assert_eq!(fs::metadata(&backups[0]).unwrap().permissions().mode() & 0o777, 0o600, "{name}");
             for receipt in home.receipts() {
                 assert!(!fs::read_to_string(receipt).unwrap().contains(KEY), "{name}");
             }
             // A second time, for another model: the first previous values stay.
             home.ok(["configure", client, "--no-check", "-m", "other", "--context-window", "64000"]);
+            assert_eq!(fs::read(&backups[0]).unwrap(), bytes, "{name}");
             home.ok(["unconfigure", client]);
             assert_eq!(home.snapshot(), before, "{name}");
         }
@@ -155,17 +161,70 @@ fn claude_settings_have_one_credential_and_one_address() {
                 "A": "b",
                 "ANTHROPIC_AUTH_TOKEN": KEY,
                 "ANTHROPIC_BASE_URL": "http://127.0.0.1:8080",
+                "ANTHROPIC_DEFAULT_FABLE_MODEL": "gpt-4o",
+                "ANTHROPIC_DEFAULT_FABLE_MODEL_NAME": "gpt-4o",
+                "ANTHROPIC_DEFAULT_FABLE_MODEL_DESCRIPTION": "gpt-4o by model-gateway",
                 "ANTHROPIC_DEFAULT_HAIKU_MODEL": "gpt-4o",
+                "ANTHROPIC_DEFAULT_HAIKU_MODEL_NAME": "gpt-4o",
+                "ANTHROPIC_DEFAULT_HAIKU_MODEL_DESCRIPTION": "gpt-4o by model-gateway",
                 "ANTHROPIC_DEFAULT_OPUS_MODEL": "gpt-4o",
+                "ANTHROPIC_DEFAULT_OPUS_MODEL_NAME": "gpt-4o",
+                "ANTHROPIC_DEFAULT_OPUS_MODEL_DESCRIPTION": "gpt-4o by model-gateway",
                 "ANTHROPIC_DEFAULT_SONNET_MODEL": "gpt-4o",
+                "ANTHROPIC_DEFAULT_SONNET_MODEL_NAME": "gpt-4o",
+                "ANTHROPIC_DEFAULT_SONNET_MODEL_DESCRIPTION": "gpt-4o by model-gateway",
                 "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
                 "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "128000",
                 "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "16000",
                 "CLAUDE_CODE_SUBAGENT_MODEL": "gpt-4o",
                 "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
+                "ENABLE_TOOL_SEARCH": "true",
             },
             "model": "gpt-4o",
         })
+    );
+}
+
+/// Whether tools are loaded on demand is the user's choice, also after a second `configure`.
+#[test]
+fn claude_setting_of_tool_search_stays() {
+    let home = Home::new();
+    let path = home.write(".claude/settings.json", r#"{"env": {"ENABLE_TOOL_SEARCH": "auto:5"}}"#, 0o600);
+    for _ in 0..2 {
+        configure(&home, "claude", &[]);
+        let settings: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert_eq!(settings["env"]["ENABLE_TOOL_SEARCH"], "auto:5");
+    }
+    let home = Home::new();
+    for _ in 0..2 {
+        configure(&home, "claude", &[]);
+        let settings = fs::read_to_string(home.path(".claude/settings.json")).unwrap();
+        assert!(settings.contains("\"ENABLE_TOOL_SEARCH\": \"true\""), "{settings}");
+    }
+}
+
+#[test]
+fn output_limits_are_written_for_gemini_and_qwen() {
+    let read = |home: &Home, path: &str| -> serde_json::Value {
+        serde_json::from_slice(&fs::read(home.path(path)).unwrap()).unwrap()
+    };
+    let home = Home::new();
+    configure(&home, "gemini", &["--max-output", "16000"]);
+    let settings = read(&home, ".gemini/settings.json");
+    assert_eq!(
+        settings["modelConfigs"]["customAliases"]["gpt-4o"],
+        serde_json::json!({
+            "extends": "chat-base",
+            "modelConfig": {"model": "gpt-4o", "generateContentConfig": {"maxOutputTokens": 16_000}},
+        })
+    );
+    // At most half of the window: 128,000 tokens.
+    configure(&home, "qwen", &["--max-output", "100000"]);
+    let settings = read(&home, ".qwen/settings.json");
+    let config = &settings["modelProviders"]["model-gateway"][0]["generationConfig"];
+    assert_eq!(
+        *config,
+        serde_json::json!({"contextWindowSize": 128_000, "samplingParams": {"max_tokens": 64_000}})
     );
 }
 
@@ -209,11 +268,74 @@ fn unconfigure_keeps_what_the_user_changed() {
     fs::write(&path, changed).unwrap();
     let output = home.run(["unconfigure", "claude"]);
     assert_eq!(output.status.code(), Some(1));
+    // Not all is restored, so the user needs to know where the file from before is.
+    let backup = home.backups().remove(0);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains(&backup.display().to_string()) && errors.contains("--force"), "{errors}");
+    assert_eq!(fs::read_to_string(&backup).unwrap(), "{\n  \"model\": \"opus\"\n}\n");
     assert!(String::from_utf8_lossy(&output.stdout).contains("model stays as it is"));
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\n  \"model\": \"mine\",\n  \"new\": 1\n}\n");
     home.ok(["unconfigure", "claude", "--force"]);
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\n  \"model\": \"opus\",\n  \"new\": 1\n}\n");
+    assert!(home.receipts().is_empty() && home.backups().is_empty());
+}
+
+#[test]
+fn unconfigure_of_settings_that_are_not_valid_any_more_names_their_copy() {
+    let home = Home::new();
+    let path = home.write(".codex/config.toml", "model = \"own\"\n", 0o644);
+    configure(&home, "codex", &[]);
+    fs::write(&path, "model = ").unwrap();
+    let error = home.fails(["unconfigure", "codex"]);
+    let backup = home.backups().remove(0);
+    assert!(error.contains("config.toml:1") && error.contains(&backup.display().to_string()), "{error}");
+    assert_eq!(fs::read_to_string(backup).unwrap(), "model = \"own\"\n");
+    // A file that is gone leaves its copy as the only one.
+    fs::remove_file(&path).unwrap();
+    let shown = home.ok(["unconfigure", "codex"]);
+    let backup = home.backups().remove(0);
+    assert!(shown.contains(&backup.display().to_string()), "{shown}");
     assert!(home.receipts().is_empty());
+}
+
+#[test]
+fn forget_keeps_the_settings_and_removes_receipt_and_copy() {
+    let home = Home::new();
+    let path = home.write(".codex/config.toml", "model = \"own\"\n", 0o644);
+    configure(&home, "codex", &[]);
+    let configured = fs::read(&path).unwrap();
+    let shown = home.ok(["unconfigure", "codex", "--forget", "--print"]);
+    assert!(shown.contains("config.toml stays as it is") && shown.contains("is removed"), "{shown}");
+    assert_eq!((home.receipts().len(), home.backups().len()), (1, 1));
+    home.ok(["unconfigure", "codex", "--forget"]);
+    assert!(home.receipts().is_empty() && home.backups().is_empty());
+    assert_eq!(fs::read(&path).unwrap(), configured);
+    assert!(home.fails(["unconfigure", "codex"]).contains("is not configured by model-gateway"));
+    assert_eq!(home.run(["unconfigure", "codex", "--forget", "--force"]).status.code(), Some(2));
+}
+
+/// Another tool may write its settings again: the user must hear of it before anything is strange.
+#[test]
+fn settings_of_another_tool_are_named() {
+    let home = Home::new();
+    let other =
+        r#"{"env": {"ANTHROPIC_BASE_URL": "https://other.example", "ANTHROPIC_AUTH_TOKEN": "own-secret"}}"#;
+    home.write(".claude/settings.json", other, 0o600);
+    let notes = |client: &str| {
+        let output = home.run(["configure", client].iter().chain(&OPTIONS));
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for _ in 0..2 {
+        let notes = notes("claude");
+        assert!(notes.contains("ANTHROPIC_BASE_URL was https://other.example"), "{notes}");
+        assert!(!notes.contains("own-secret"), "{notes}");
+    }
+    home.write(".codex/config.toml", "# This file is managed by dotfiles-sync.\nmodel = \"x\"\n", 0o600);
+    let text = notes("codex");
+    assert!(text.contains("config.toml:1: another tool says that it writes this file"), "{text}");
+    home.write(".aider.conf.yml", "dark-mode: true\n", 0o600);
+    assert_eq!(notes("aider"), "");
 }
 
 /// The user's own credential must not come back while requests go to another address, nor the other way around.

@@ -13,7 +13,7 @@ use crate::home::{Home, KEY, text};
 
 /// Script that prints its arguments, its environment, and the files of its temporary folder.
 const DUMP: &str = r#"for argument in "$@"; do echo "argument $argument"; done
-env | grep -E '^(ANTHROPIC|CLAUDE|MODEL_GATEWAY_KEY|GEMINI|GOOGLE|OPENCODE|OPENAI|QWEN|CRUSH)' | sed 's/^/variable /'
+env | grep -E '^(ANTHROPIC|CLAUDE|MODEL_GATEWAY_KEY|GEMINI|GOOGLE|OPENCODE|OPENAI|QWEN|CRUSH|ENABLE_TOOL)' | sed 's/^/variable /'
 for file in "$HOME"/tmp/model-gateway-run-*/* "$HOME"/tmp/model-gateway-run-*/.gemini/* \
   "$HOME"/tmp/model-gateway-run-*/state/*; do
   [ -f "$file" ] && echo "file $(stat -c %a "$file") $(basename "$file") $(tr -d '\n' < "$file")"
@@ -21,10 +21,11 @@ done
 true"#;
 
 /// Listing with limits, and with the model catalogue of Codex.
-const LISTING: &str = r#"{"object":"list","data":[
+pub(crate) const LISTING: &str = r#"{"object":"list","data":[
     {"id":"gpt-4o","object":"model","context_window":128000,"max_output_tokens":16000},
     {"id":"claude-sonnet-4-6","object":"model","context_window":200000},
     {"id":"claude-haiku-4-5","object":"model"},
+    {"id":"text-embedding-3-small","object":"model","conversational":false},
     {"id":"tiny","context_length":32000}],"models":[{"slug":"gpt-4o"}]}"#;
 
 /// Starts a dumping script as a client, and returns what it printed.
@@ -72,6 +73,10 @@ fn claude_gets_variables_and_unchanged_arguments() {
             "variable ANTHROPIC_MODEL=claude-sonnet-4-6",
             "variable ANTHROPIC_DEFAULT_HAIKU_MODEL=claude-haiku-4-5",
             "variable ANTHROPIC_DEFAULT_OPUS_MODEL=claude-sonnet-4-6",
+            // The picker shows what stands behind a tier that the gateway does not have.
+            "variable ANTHROPIC_DEFAULT_OPUS_MODEL_NAME=claude-sonnet-4-6",
+            "variable ANTHROPIC_DEFAULT_FABLE_MODEL=claude-sonnet-4-6",
+            "variable ENABLE_TOOL_SEARCH=true",
             "variable CLAUDE_CODE_MAX_CONTEXT_TOKENS=200000",
             "argument -p",
             "argument a b",
@@ -82,6 +87,7 @@ fn claude_gets_variables_and_unchanged_arguments() {
     );
     assert_eq!(shown.matches("argument ").count(), 5, "{shown}");
     assert!(!shown.contains("SUBAGENT") && !shown.contains("note:"), "{shown}");
+    assert!(!shown.contains("HAIKU_MODEL_NAME"), "{shown}");
     let shown = dump("claude", &url, &["-m", "tiny"]);
     assert!(
         shown.contains("context window of 32000 tokens") && shown.contains("SUBAGENT_MODEL=tiny"),
@@ -143,9 +149,14 @@ fn gemini_gets_settings_with_the_kind_of_authentication() {
             "variable GEMINI_MODEL=gpt-4o",
         ],
     );
+    session(&shown, "variable GEMINI_CLI_CUSTOM_HEADERS=x-session-affinity: ");
     let settings = file(&shown, "settings.json");
     assert_eq!(settings["security"]["auth"]["selectedType"], "gemini-api-key");
     assert_eq!(settings["model"]["compressionThreshold"], 0.06103);
+    assert_eq!(
+        settings["modelConfigs"]["customAliases"]["gpt-4o"]["modelConfig"]["generateContentConfig"],
+        json!({"maxOutputTokens": 16_000})
+    );
     // The client's own requests, as for a summary, are of this model too.
     let aliases = &settings["modelConfigs"]["customAliases"];
     assert_eq!(aliases["chat-compression-default"], json!({"modelConfig": {"model": "gpt-4o"}}));
@@ -153,6 +164,103 @@ fn gemini_gets_settings_with_the_kind_of_authentication() {
         aliases["gemini-3-flash-base"],
         json!({"extends": "base", "modelConfig": {"model": "gpt-4o"}})
     );
+}
+
+/// Returns the session id behind a text, which must be the only one.
+fn session(shown: &str, before: &str) -> String {
+    let mut found = shown.match_indices(before);
+    let (at, _) = found.next().unwrap_or_else(|| panic!("no {before} in {shown}"));
+    assert!(found.next().is_none(), "{shown}");
+    let rest = shown[at + before.len()..].chars();
+    let id: String = rest.take_while(char::is_ascii_hexdigit).collect();
+    assert_eq!(id.len(), 32, "{shown}");
+    id
+}
+
+/// Each start is a session of its own, by which the gateway keeps the conversation at one target.
+#[test]
+fn clients_without_a_session_of_their_own_get_one_per_start() {
+    let url = scripted("200 OK", LISTING);
+    for (client, before) in [
+        ("gemini", "x-session-affinity: "),
+        ("crush", "--extra-header x-session-affinity '"),
+        ("aider", "\"x-session-affinity\": \""),
+    ] {
+        let start = || session(&dump(client, &url, &["-m", "gpt-4o"]), before);
+        assert_ne!(start(), start(), "{client}");
+    }
+    // Every model of the list has the same one.
+    let models = || {
+        let settings = file(&dump("qwen", &url, &["-m", "gpt-4o"]), "settings.json");
+        let models = settings["modelProviders"]["model-gateway"].as_array().unwrap().clone();
+        let header = |model: &Value| model["generationConfig"]["customHeaders"]["x-session-affinity"].clone();
+        assert!(models.iter().all(|model| header(model) == header(&models[0])));
+        header(&models[0])
+    };
+    assert!(models().is_string() && models() != models());
+    for client in ["claude", "codex", "opencode"] {
+        let shown = dump(client, &url, &["-m", "gpt-4o"]);
+        assert!(!shown.contains("x-session-affinity"), "{shown}");
+    }
+
+    // The user's own headers and settings stay.
+    let home = Home::new();
+    home.install("gemini", DUMP);
+    home.install("aider", DUMP);
+    let mut command = home.command(["run", "gemini", "--url", &url, "-m", "gpt-4o"]);
+    let shown = text(&command.env("GEMINI_CLI_CUSTOM_HEADERS", "a: b").output().unwrap());
+    session(&shown, "variable GEMINI_CLI_CUSTOM_HEADERS=a: b, x-session-affinity: ");
+    home.write(".aider.model.settings.yml", "- name: aider/extra_params\n  extra_params: {}\n", 0o600);
+    let shown = home.ok(["run", "aider", "--url", &url, "-m", "gpt-4o"]);
+    assert!(!shown.contains("x-session-affinity"), "{shown}");
+}
+
+/// A model that cannot converse would fail when it is picked.
+#[test]
+fn models_that_cannot_converse_are_not_offered() {
+    let url = scripted("200 OK", LISTING);
+    for client in ["opencode", "qwen", "crush", "claude", "codex", "gemini", "aider"] {
+        let shown = dump(client, &url, &["-m", "gpt-4o"]);
+        assert!(!shown.contains("text-embedding"), "{client}: {shown}");
+    }
+    let home = Home::new();
+    home.install("opencode", DUMP);
+    let error = home.fails(["run", "opencode", "--url", &url, "-m", "text-embedding-3-small"]);
+    assert!(
+        error.contains("text-embedding-3-small is no model for conversations; the gateway has tiny, gpt-4o"),
+        "{error}"
+    );
+}
+
+/// Requests accept the alias, so the command must, and the model behind it is one that Claude Code does not know.
+#[test]
+fn claude_alias_of_a_foreign_model_is_set_up_as_foreign() {
+    let demo = Demo::start();
+    let home = Home::new();
+    home.install("claude", DUMP);
+    let run = |more: &[&str]| {
+        let arguments = ["run", "claude", "--url", &demo.url, "-m", "claude-gw-gpt-4o"];
+        let mut command = home.command(arguments.iter().chain(more));
+        let output = command.env("MODEL_GATEWAY_KEY", &demo.key).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        text(&output)
+    };
+    for shown in [run(&[]), run(&["--no-check"])] {
+        has(
+            &shown,
+            &[
+                "variable ANTHROPIC_MODEL=claude-gw-gpt-4o",
+                "variable CLAUDE_CODE_SUBAGENT_MODEL=claude-gw-gpt-4o",
+                "variable CLAUDE_CODE_ATTRIBUTION_HEADER=0",
+                "variable ANTHROPIC_DEFAULT_HAIKU_MODEL=claude-gw-gpt-4o",
+                "variable ANTHROPIC_DEFAULT_HAIKU_MODEL_NAME=gpt-4o",
+            ],
+        );
+    }
+    let shown = run(&["--no-check"]);
+    assert!(shown.contains("does not say the context window of claude-gw-gpt-4o"), "{shown}");
+    let listed = run(&[]);
+    assert!(listed.contains("variable CLAUDE_CODE_MAX_CONTEXT_TOKENS="), "{listed}");
 }
 
 #[test]
@@ -335,29 +443,4 @@ fn print_shows_the_start_without_the_key_and_starts_nothing() {
         assert!(!shown.contains(KEY) && shown.contains("<key>") && !shown.contains("started"), "{shown}");
         assert!(shown.trim_end().ends_with("'x y'"), "{shown}");
     }
-}
-
-#[test]
-fn doctor_reports_faults() {
-    let home = Home::new();
-    home.install("codex", "echo codex-cli 0.169.0");
-    let url = scripted("200 OK", LISTING);
-    home.ok(["configure", "codex", "--url", &url, "-m", "gpt-4o"]);
-    let shown = home.ok(["doctor", "codex", "--url", &url, "-m", "gpt-4o"]);
-    for expected in [
-        "codex-cli 0.169.0",
-        "4 models, 3 of them with their context window",
-        "it has the model catalogue",
-        "context window 128000 tokens, maximum output 16000 tokens",
-        &format!("configured for {url}"),
-    ] {
-        assert!(shown.contains(expected), "{expected} is not in {shown}");
-    }
-    let path = home.path(".codex/config.toml");
-    let changed = fs::read_to_string(&path).unwrap().replace("model = \"gpt-4o\"", "model = \"x\"");
-    fs::write(path, changed).unwrap();
-    let output = home.run(["doctor", "codex", "--url", "http://127.0.0.1:1"]);
-    let shown = text(&output);
-    assert_eq!(output.status.code(), Some(1), "{shown}");
-    assert!(shown.contains("model was changed since") && shown.contains("cannot connect"), "{shown}");
 }

@@ -133,6 +133,29 @@ async fn listing_shows_the_provider_of_a_model_without_an_owner() {
     assert_eq!(list["data"][0]["owned_by"], "acme", "{list}");
 }
 
+/// `model-gateway run` and `configure` read these: a client must not be offered a model that cannot converse, has to know
+/// what an alias stands for, and opens a WebSocket only where it is served.
+#[tokio::test]
+async fn listing_says_what_coding_clients_need_to_know() {
+    for websocket in [true, false] {
+        let mut setup = Setup::new().provider("acme", "openai", "http://127.0.0.1:9/v1", "");
+        setup = setup.server(&format!("websocket = {websocket}"));
+        for id in ["gpt-5.1", "text-embedding-3-small", "gpt-image-1"] {
+            setup = setup.model(id, "acme", id);
+        }
+        let gateway = Gateway::start(&setup).await;
+        let answer = get(&gateway, "/v1/models", &[("x-api-key", KEY)]).await;
+        let served = answer.get("x-gateway-websocket");
+        assert_eq!(served, websocket.then_some("responses"));
+        let list = answer.json();
+        let converses: Vec<&Value> =
+            list["data"].as_array().unwrap().iter().map(|entry| &entry["conversational"]).collect();
+        assert_eq!(converses, [&Value::Null, &json!(false), &json!(false)], "{list}");
+        let alias = get(&gateway, "/v1/models/claude-gw-gpt-5.1", &[("x-api-key", KEY)]).await.json();
+        assert_eq!((&alias["id"], &alias["alias_of"]), (&json!("claude-gw-gpt-5.1"), &json!("gpt-5.1")));
+    }
+}
+
 #[tokio::test]
 async fn path_unknown_is_404_in_the_shape_of_its_group() {
     let gateway = gateway().await;

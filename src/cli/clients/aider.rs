@@ -10,8 +10,11 @@ use serde_json::{Value, json};
 
 use super::edit::FileSyntax;
 use super::error::ClientSetupError;
+use super::file::SettingsFile;
 use super::listing::GatewayModel;
-use super::plan::{ClientSetup, FilePlan, KeyRole, LaunchPlan, UserEnvironment, json_text, merge};
+use super::plan::{
+    ClientSetup, FilePlan, KeyRole, LaunchPlan, SESSION_HEADER, UserEnvironment, json_text, merge,
+};
 
 const TITLE: &str = "Aider";
 
@@ -52,9 +55,27 @@ fn name(model: &GatewayModel) -> String {
 /// for commit messages and summaries, which the gateway may not have.
 const OTHER_MODELS: [&str; 2] = ["weak-model", "editor-model"];
 
+/// Name of the model settings that apply to every model.
+const EVERY_MODEL: &str = "aider/extra_params";
+
+/// Whether the user has settings that a file of model settings would replace: such a file, or the same entry in one that
+/// Aider finds by itself, in the home folder, the current one or the repository's.
+fn has_model_settings(user: &UserEnvironment) -> bool {
+    let home = user.get("HOME").map(PathBuf::from);
+    let folders = user.current.ancestors().map(Path::to_owned).chain(home);
+    let has =
+        |path: PathBuf, word: &str| SettingsFile::read(&path).is_ok_and(|file| file.text.contains(word));
+    user.get("AIDER_MODEL_SETTINGS_FILE").is_some()
+        || folders.into_iter().any(|folder| {
+            has(folder.join(".aider.conf.yml"), "model-settings-file")
+                || has(folder.join(".aider.model.settings.yml"), EVERY_MODEL)
+        })
+}
+
 /// Plans a start: variables, arguments, and a file of variables.
 pub(super) fn launch(
     setup: &ClientSetup,
+    user: &UserEnvironment,
     temporary: &Path,
     arguments: &[OsString],
 ) -> Result<LaunchPlan, ClientSetupError> {
@@ -86,6 +107,12 @@ pub(super) fn launch(
     if let Some(limits) = metadata(model).filter(|_| !given("--model-metadata-file")) {
         plan.files.push(("metadata.json", json_text(&json!({ name(model): limits }))));
         plan.arguments.extend(["--model-metadata-file".into(), temporary.join("metadata.json").into()]);
+    }
+    if !given("--model-settings-file") && !has_model_settings(user) {
+        let headers = json!({ "extra_headers": { SESSION_HEADER: setup.session } });
+        let settings = json!([{ "name": EVERY_MODEL, "extra_params": headers }]);
+        plan.files.push(("settings.yml", json_text(&settings)));
+        plan.arguments.extend(["--model-settings-file".into(), temporary.join("settings.yml").into()]);
     }
     plan.arguments.extend_from_slice(arguments);
     Ok(plan)

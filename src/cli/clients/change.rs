@@ -29,6 +29,9 @@ pub(super) fn change(text: &str, plan: &FilePlan) -> Result<ChangedText, SyntaxF
         ChangedText { text: text.to_owned(), undo: Vec::new(), keys: Vec::new(), created_tables: Vec::new() };
     for key in &plan.changes {
         let previous = syntax.get(&changed.text, &key.path)?;
+        if key.is_default && previous.is_some() {
+            continue;
+        }
         let edits = match &key.value {
             Some(value) => {
                 for parent in syntax.absent_parents(&changed.text, &key.path)? {

@@ -12,7 +12,11 @@ use serde_json::{Value, json};
 use super::edit::{FileSyntax, json_tree};
 use super::error::ClientSetupError;
 use super::file::SettingsFile;
-use super::plan::{ClientSetup, FilePlan, KeyRole, LaunchPlan, UserEnvironment, json_text, merge, read_json};
+use super::listing::GatewayModel;
+use super::plan::{
+    ClientSetup, FilePlan, KeyRole, LaunchPlan, PROVIDER, UserEnvironment, json_text, merge, read_json,
+};
+use crate::route::alias::DEFAULT_PREFIX;
 
 const TITLE: &str = "Claude Code";
 /// Context window (tokens) below which Claude Code's own reserves leave no room for a conversation.
@@ -27,7 +31,8 @@ const OTHER_PROVIDERS: [&str; 6] = [
     "CLAUDE_CODE_USE_ANTHROPIC_AWS",
 ];
 /// Variables of the model tiers, with the word that ids of the tier contain.
-const TIERS: [(&str, &str); 3] = [
+const TIERS: [(&str, &str); 4] = [
+    ("ANTHROPIC_DEFAULT_FABLE_MODEL", "fable"),
     ("ANTHROPIC_DEFAULT_OPUS_MODEL", "opus"),
     ("ANTHROPIC_DEFAULT_SONNET_MODEL", "sonnet"),
     ("ANTHROPIC_DEFAULT_HAIKU_MODEL", "haiku"),
@@ -38,42 +43,56 @@ pub(super) fn folder(user: &UserEnvironment) -> Result<PathBuf, ClientSetupError
     user.folder(TITLE, "CLAUDE_CONFIG_DIR", ".claude")
 }
 
+/// Variable by which versions before 2.1.330 load tools on demand behind a gateway, as later ones do by themselves. A value
+/// of the user's stays.
+const TOOL_SEARCH: (&str, &str) = ("ENABLE_TOOL_SEARCH", "true");
+
 /// Returns the variables that point Claude Code at the gateway, the chosen model itself excluded.
-fn variables(setup: &ClientSetup) -> BTreeMap<&'static str, String> {
+fn variables(setup: &ClientSetup) -> BTreeMap<String, String> {
     let mut set = BTreeMap::from([
-        ("ANTHROPIC_BASE_URL", setup.address.root().to_owned()),
-        ("ANTHROPIC_AUTH_TOKEN", setup.key.expose().to_owned()),
-        ("CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY", "1".to_owned()),
+        ("ANTHROPIC_BASE_URL".to_owned(), setup.address.root().to_owned()),
+        ("ANTHROPIC_AUTH_TOKEN".to_owned(), setup.key.expose().to_owned()),
+        ("CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY".to_owned(), "1".to_owned()),
     ]);
     let Some(model) = &setup.model else { return set };
-    let foreign = is_foreign(&model.id);
+    let foreign = is_foreign(model);
     for (variable, tier) in TIERS {
         // Background requests use the small tier, which the gateway may not have.
         let named = setup
             .listing
             .models
             .iter()
-            .find(|listed| !foreign && !is_foreign(&listed.id) && listed.id.contains(tier));
+            .find(|listed| !foreign && !is_foreign(listed) && listed.id.contains(tier));
         let of_tier = if model.id.contains(tier) { Some(model) } else { named };
-        set.insert(variable, of_tier.unwrap_or(model).id.clone());
+        set.insert(variable.to_owned(), of_tier.unwrap_or(model).id.clone());
+        if of_tier.is_none() {
+            // Otherwise the list of models shows the tier's own name for another model.
+            set.insert(format!("{variable}_NAME"), model.true_id().to_owned());
+            set.insert(format!("{variable}_DESCRIPTION"), format!("{} by {PROVIDER}", model.true_id()));
+        }
     }
     if foreign {
-        set.insert("CLAUDE_CODE_SUBAGENT_MODEL", model.id.clone());
+        set.insert("CLAUDE_CODE_SUBAGENT_MODEL".to_owned(), model.id.clone());
         // Otherwise each conversation begins with a line of its own, and no two of them share the prompt cache.
-        set.insert("CLAUDE_CODE_ATTRIBUTION_HEADER", "0".to_owned());
+        set.insert("CLAUDE_CODE_ATTRIBUTION_HEADER".to_owned(), "0".to_owned());
     }
     if let Some(window) = model.window {
-        set.insert("CLAUDE_CODE_MAX_CONTEXT_TOKENS", window.to_string());
+        set.insert("CLAUDE_CODE_MAX_CONTEXT_TOKENS".to_owned(), window.to_string());
     }
     if let Some(tokens) = model.max_output {
-        set.insert("CLAUDE_CODE_MAX_OUTPUT_TOKENS", tokens.to_string());
+        set.insert("CLAUDE_CODE_MAX_OUTPUT_TOKENS".to_owned(), tokens.to_string());
     }
     set
 }
 
-/// Whether Claude Code has no data of a model.
-fn is_foreign(model: &str) -> bool {
-    !model.to_ascii_lowercase().contains("claude")
+/// Returns the model that a name is an alias of by the default prefix of aliases. `None` if it does not begin with it.
+pub(super) fn alias_of(name: &str) -> Option<String> {
+    name.strip_prefix(DEFAULT_PREFIX).filter(|rest| !rest.is_empty()).map(str::to_owned)
+}
+
+/// Whether Claude Code has no data of a model. An alias is as foreign as the model that it stands for.
+fn is_foreign(model: &GatewayModel) -> bool {
+    !model.true_id().to_ascii_lowercase().contains("claude")
 }
 
 /// Returns remarks on the context window of the chosen model.
@@ -88,7 +107,7 @@ pub(super) fn notes(setup: &ClientSetup) -> Vec<String> {
             "{} has a context window of {window} tokens. Claude Code needs {MIN_WINDOW} or more: its reserves leave no room for a conversation.",
             model.id
         ),
-        None if is_foreign(&model.id) => format!(
+        None if is_foreign(model) => format!(
             "the gateway does not say the context window of {}; Claude Code assumes one of its own models. State it with --context-window.",
             model.id
         ),
@@ -106,7 +125,10 @@ pub(super) fn launch(
 ) -> Result<LaunchPlan, ClientSetupError> {
     let mut plan = LaunchPlan { notes: notes(setup), ..LaunchPlan::default() };
     for (name, value) in variables(setup) {
-        plan.set(name, value);
+        plan.set(&name, value);
+    }
+    if user.get(TOOL_SEARCH.0).is_none() {
+        plan.set(TOOL_SEARCH.0, TOOL_SEARCH.1);
     }
     if let Some(model) = &setup.model {
         plan.set("ANTHROPIC_MODEL", &model.id);
@@ -125,7 +147,8 @@ pub(super) fn launch(
     ];
     let overrides = |settings: &Value| {
         let env = settings.get("env").and_then(Value::as_object);
-        env.is_some_and(|env| env.keys().any(|name| plan.set.contains_key(name) || plan.unset.contains(name)))
+        let is_ours = |name: &String| plan.set.contains_key(name) || plan.unset.contains(name);
+        env.is_some_and(|env| env.keys().any(|name| name != TOOL_SEARCH.0 && is_ours(name)))
     };
     let needed = files
         .iter()
@@ -140,6 +163,8 @@ pub(super) fn launch(
     // the user's own are merged.
     let mut env: serde_json::Map<String, Value> =
         plan.set.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
+    // The value of a settings file takes precedence over the environment, so the user's stays.
+    env.remove(TOOL_SEARCH.0);
     env.extend(plan.unset.iter().map(|name| (name.clone(), Value::from(""))));
     let mut settings = given.unwrap_or_else(|| json!({}));
     merge(&mut settings, json!({ "env": env }));
@@ -190,13 +215,14 @@ pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<F
     // Claude Code ignores a file with comments or trailing commas.
     let mut file = FilePlan::new(folder(user)?.join("settings.json"), FileSyntax::StrictJson);
     for (name, value) in variables(setup) {
-        let role = match name {
+        let role = match name.as_str() {
             "ANTHROPIC_BASE_URL" => KeyRole::Endpoint,
             "ANTHROPIC_AUTH_TOKEN" => KeyRole::Credential,
             _ => KeyRole::Plain,
         };
-        file.set(&["env", name], role, value);
+        file.set(&["env", name.as_str()], role, value);
     }
+    file.set_default(&["env", TOOL_SEARCH.0], KeyRole::Plain, TOOL_SEARCH.1);
     // With two credentials, the other one may be sent to the gateway.
     for name in OTHER_PROVIDERS {
         file.remove(&["env", name], KeyRole::Credential);

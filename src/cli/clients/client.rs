@@ -102,7 +102,7 @@ impl CodingClient {
             CodingClient::Opencode => opencode::launch(setup, user, arguments),
             CodingClient::Qwen => qwen::launch(setup, user, temporary, arguments),
             CodingClient::Crush => crush::launch(setup, user, temporary, arguments),
-            CodingClient::Aider => aider::launch(setup, temporary, arguments),
+            CodingClient::Aider => aider::launch(setup, user, temporary, arguments),
         }
     }
 

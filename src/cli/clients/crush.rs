@@ -10,7 +10,8 @@ use super::edit::FileSyntax;
 use super::error::ClientSetupError;
 use super::file::{SettingsFile, links};
 use super::plan::{
-    ClientSetup, FilePlan, KEY_VARIABLE, KeyRole, LaunchPlan, PROVIDER, UserEnvironment, json_text, read_json,
+    ClientSetup, FilePlan, KEY_VARIABLE, KeyRole, LaunchPlan, PROVIDER, SESSION_HEADER, UserEnvironment,
+    json_text, read_json,
 };
 
 const TITLE: &str = "Crush";
@@ -47,14 +48,18 @@ fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Returns the commands that add the provider and select the model. `key` is a word of the shell.
-fn commands(setup: &ClientSetup, key: &str) -> Result<String, ClientSetupError> {
+/// Returns the commands that add the provider and select the model. `key` is a word of the shell, `session` the session
+/// id that the provider's requests have.
+fn commands(setup: &ClientSetup, key: &str, session: Option<&str>) -> Result<String, ClientSetupError> {
     let chosen = setup.required_model(TITLE)?;
     let name = |id: &str| quote(&format!("{PROVIDER}/{id}"));
     let mut script = format!(
         "provider add {PROVIDER} --name {PROVIDER} --type openai-compat --base-url {} --api-key {key}",
         quote(&setup.address.v1())
     );
+    if let Some(session) = session {
+        let _ = write!(script, " --extra-header {SESSION_HEADER} {}", quote(session));
+    }
     for model in setup.models() {
         let _ = write!(script, "\nmodel add {} --name {}", name(&model.id), quote(&model.id));
         if let Some(window) = model.window {
@@ -74,6 +79,12 @@ fn state_folder(user: &UserEnvironment) -> Result<PathBuf, ClientSetupError> {
         Some(folder) => Ok(user.current.join(folder)),
         None => Ok(user.xdg(TITLE, "XDG_DATA_HOME", ".local/share")?.join("crush")),
     }
+}
+
+/// Returns the provider of the large model that the client's own dialog has selected. `None` if none was selected.
+pub(super) fn selected_provider(user: &UserEnvironment) -> Option<String> {
+    let state = read_json(&state_folder(user).ok()?.join(JSON_FILE))?;
+    state.pointer("/models/large/provider")?.as_str().map(str::to_owned)
 }
 
 /// Replaces the folder of the client's state if a model is selected in it, as the client's own dialog does: such a
@@ -112,7 +123,7 @@ pub(super) fn launch(
         let own = quote(&own.to_string_lossy());
         let _ = writeln!(text, "cd {own}\nsource {}", quote(&script.to_string_lossy()));
     }
-    let _ = writeln!(text, "{}", commands(setup, &format!("\"${KEY_VARIABLE}\""))?);
+    let _ = writeln!(text, "{}", commands(setup, &format!("\"${KEY_VARIABLE}\""), Some(&setup.session))?);
     plan.files.push(("crushrc", text));
     if old.exists() {
         plan.files.push((JSON_FILE, old.text));
@@ -127,7 +138,7 @@ pub(super) fn launch(
 pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<FilePlan>, ClientSetupError> {
     let key = if setup.key_in_file { quote(setup.key.expose()) } else { format!("\"${KEY_VARIABLE}\"") };
     let mut file = FilePlan::new(folder(user)?.join("crushrc"), FileSyntax::Shell);
-    file.set(&["commands"], KeyRole::Credential, commands(setup, &key)?);
+    file.set(&["commands"], KeyRole::Credential, commands(setup, &key, None)?);
     Ok(vec![file])
 }
 

@@ -24,6 +24,8 @@ pub(super) enum ClientSetupError {
     Listing { url: String, what: String },
     #[error("-m: the gateway has no model {model:?}; it has {known}")]
     NoSuchModel { model: String, known: String },
+    #[error("-m: {model} is no model for conversations; the gateway has {known}")]
+    NotConversational { model: String, known: String },
     #[error("{client} needs a model: choose one with -m; the gateway has {known}")]
     ModelRequired { client: &'static str, known: String },
     #[error("the environment variable HOME is not set, so the settings of {0} cannot be found")]

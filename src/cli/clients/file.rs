@@ -104,6 +104,14 @@ impl SettingsFile {
         Ok(())
     }
 
+    /// Writes a copy of the file with another text, readable by the owner only, and with the same byte order mark.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be written.
+    pub(super) fn copy(&self, text: &str, to: &Path) -> Result<(), ClientSetupError> {
+        write_atomic(to, &[if self.bom { BOM } else { "" }, text], 0o600, None)
+    }
+
     /// Replaces the file: the new text is written beside it, readable by the owner only, and then renamed.
     ///
     /// # Errors

@@ -12,10 +12,15 @@ use super::error::ClientSetupError;
 use super::file::links;
 use super::listing::GatewayModel;
 use super::plan::{
-    ClientSetup, FilePlan, KeyRole, LaunchPlan, UserEnvironment, json_text, merge, object, read_json,
+    ClientSetup, FilePlan, KeyRole, LaunchPlan, SESSION_HEADER, UserEnvironment, json_text, merge, object,
+    read_json,
 };
 
 const TITLE: &str = "Gemini CLI";
+/// Variable with headers of requests: `name: value`, separated by commas.
+const HEADERS: &str = "GEMINI_CLI_CUSTOM_HEADERS";
+/// Name of the client's settings that its requests for a conversation extend.
+const CHAT_BASE: &str = "chat-base";
 /// Variable that names the folder with the folder `.gemini`, instead of the home folder.
 const HOME: &str = "GEMINI_CLI_HOME";
 /// Folders below `.gemini` in which the client keeps conversations, and files as they were before its edits.
@@ -77,20 +82,44 @@ fn compression_threshold(model: &GatewayModel) -> Option<f64> {
     u32::try_from(share.max(1)).ok().map(|share| f64::from(share) / 100_000.0)
 }
 
+/// Returns the settings by which requests under a name of the client's are of a model, with their paths.
+fn alias<'n>(
+    name: &'n str,
+    extends: Option<&'n str>,
+    model: &'n str,
+) -> impl Iterator<Item = (Vec<&'n str>, Value)> {
+    let path = move |rest: &[&'n str]| [&["modelConfigs", "customAliases", name][..], rest].concat();
+    let extends = extends.map(|extends| (path(&["extends"]), Value::from(extends)));
+    extends.into_iter().chain([(path(&["modelConfig", "model"]), Value::from(model))])
+}
+
 /// Returns the settings that select the model, with their paths.
-fn model_settings(model: &GatewayModel) -> Vec<(Vec<&'static str>, Value)> {
+fn model_settings(model: &GatewayModel) -> Vec<(Vec<&str>, Value)> {
     let mut settings = Vec::new();
     if let Some(threshold) = compression_threshold(model) {
         settings.push((vec!["model", "compressionThreshold"], Value::from(threshold)));
     }
     for (name, extends) in OWN_REQUESTS {
-        let alias = ["modelConfigs", "customAliases", name];
-        if let Some(extends) = extends {
-            settings.push(([&alias[..], &["extends"]].concat(), Value::from(extends)));
-        }
-        settings.push(([&alias[..], &["modelConfig", "model"]].concat(), Value::from(model.id.as_str())));
+        settings.extend(alias(name, extends, &model.id));
+    }
+    // Models of Google have settings of their own under their names.
+    if let Some(tokens) = model.output_limit().filter(|_| !model.id.contains("gemini")) {
+        settings.extend(alias(&model.id, Some(CHAT_BASE), &model.id));
+        let config = ["modelConfig", "generateContentConfig", "maxOutputTokens"];
+        let path = [&["modelConfigs", "customAliases", &model.id][..], &config].concat();
+        settings.push((path, Value::from(tokens)));
     }
     settings
+}
+
+/// Returns the headers of requests: the user's, and the session of this start, unless the user's have one.
+fn headers(own: Option<&str>, session: &str) -> String {
+    let ours = format!("{SESSION_HEADER}: {session}");
+    match own {
+        Some(own) if own.to_ascii_lowercase().contains(SESSION_HEADER) => own.to_owned(),
+        Some(own) => format!("{own}, {ours}"),
+        None => ours,
+    }
 }
 
 /// Plans a start: variables; and if the user's settings have another kind of authentication, a temporary home folder with
@@ -107,6 +136,7 @@ pub(super) fn launch(
     let mut plan = LaunchPlan { notes: notes(setup), arguments: arguments.to_vec(), ..LaunchPlan::default() };
     plan.set("GOOGLE_GEMINI_BASE_URL", setup.address.root());
     plan.set("GEMINI_API_KEY", setup.key.expose());
+    plan.set(HEADERS, headers(user.get(HEADERS), &setup.session));
     plan.unset(&OTHER_PROVIDERS);
     let mut wanted = json!({ "security": { "auth": { "selectedType": API_KEY } } });
     if let Some(model) = &setup.model {
@@ -153,11 +183,18 @@ pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<F
 
 #[cfg(test)]
 mod tests {
-    use super::{GatewayModel, compression_threshold};
+    use super::{GatewayModel, compression_threshold, headers};
+
+    #[test]
+    fn headers_of_the_user_stay() {
+        assert_eq!(headers(None, "s1"), "x-session-affinity: s1");
+        assert_eq!(headers(Some("a: b"), "s1"), "a: b, x-session-affinity: s1");
+        assert_eq!(headers(Some("X-Session-Affinity: own"), "s1"), "X-Session-Affinity: own");
+    }
 
     #[test]
     fn compression_threshold_is_half_of_the_true_window() {
-        let model = |window| GatewayModel { id: "x".to_owned(), window, max_output: None };
+        let model = |window| GatewayModel { id: "x".to_owned(), window, ..GatewayModel::default() };
         assert_eq!(compression_threshold(&model(Some(131_072))), Some(0.0625));
         assert_eq!(compression_threshold(&model(Some(1))), Some(0.00001));
         assert_eq!(compression_threshold(&model(Some(2_000_000))), None);

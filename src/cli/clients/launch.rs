@@ -91,6 +91,44 @@ pub(super) fn launch(program: &Path, plan: &LaunchPlan, temporary: TempDir) -> R
     Ok(exit_code(status))
 }
 
+/// Output of a client that ran without a terminal.
+pub(super) struct Captured {
+    /// Exit status as [`launch`] returns it.
+    pub(super) code: u8,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+/// Starts a client without a terminal in the folder `work`, and waits for its end, at most for `limit`. The temporary
+/// folder is removed.
+///
+/// # Errors
+/// Returns an error if a temporary file cannot be written, or the client cannot be started or does not end in time.
+pub(super) fn capture(
+    program: &Path,
+    plan: &LaunchPlan,
+    temporary: TempDir,
+    work: &Path,
+    limit: Duration,
+) -> Result<Captured, ClientSetupError> {
+    fill(temporary.path(), plan)?;
+    let fault = |error| ClientSetupError::io(program.display().to_string(), error);
+    let output = runtime()?.block_on(async {
+        let mut command = command(program, plan);
+        command.current_dir(work).stdin(Stdio::null()).kill_on_drop(true);
+        tokio::time::timeout(limit, command.output()).await
+    });
+    let removed = temporary.close();
+    let output = output.map_err(|_| fault(io::ErrorKind::TimedOut.into()))?.map_err(fault)?;
+    removed.map_err(|error| ClientSetupError::io("temporary folder", error))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(Captured {
+        code: exit_code(output.status),
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+    })
+}
+
 /// Writes the files and links of a plan into the temporary folder.
 fn fill(folder: &Path, plan: &LaunchPlan) -> Result<(), ClientSetupError> {
     let failed = |path: &Path, error| ClientSetupError::io(path.display().to_string(), error);
@@ -128,15 +166,21 @@ fn exit_code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
-async fn start(program: &Path, plan: &LaunchPlan) -> io::Result<ExitStatus> {
-    // Before the client starts: a signal in between would end this process without it.
-    let mut signals = ForwardedSignals::new()?;
+/// Returns the command that starts a client.
+fn command(program: &Path, plan: &LaunchPlan) -> Command {
     let mut command = Command::new(program);
     command.args(&plan.arguments);
     for name in &plan.unset {
         command.env_remove(name);
     }
-    let mut child = command.envs(&plan.set).spawn()?;
+    command.envs(&plan.set);
+    command
+}
+
+async fn start(program: &Path, plan: &LaunchPlan) -> io::Result<ExitStatus> {
+    // Before the client starts: a signal in between would end this process without it.
+    let mut signals = ForwardedSignals::new()?;
+    let mut child = command(program, plan).spawn()?;
     loop {
         tokio::select! {
             status = child.wait() => return status,

@@ -1,18 +1,8 @@
-//! Models of a running gateway: `GET /v1/models` with the key, bounded in time and size.
-
-use std::sync::Arc;
-use std::time::Duration;
+//! Models of a gateway, as its listings have them.
 
 use serde::Deserialize;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use serde_json::Value;
 
-use super::address::{ClientKey, GatewayAddress};
-use super::error::ClientSetupError;
-
-/// Time-out of a request to the gateway.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum size of a listing (bytes): some ten thousand models.
-const MAX_LISTING: u64 = 4 * 1024 * 1024;
 /// Number of models that an error names.
 const NAMED: usize = 12;
 
@@ -25,16 +15,35 @@ pub(super) struct GatewayModel {
     pub(super) window: Option<u64>,
     /// Maximum output of a response (tokens). `None` if the gateway does not say it.
     pub(super) max_output: Option<u64>,
+    /// Id of the model that `id` is an alias of. `None` if it is none.
+    pub(super) alias_of: Option<String>,
+}
+
+impl GatewayModel {
+    /// Returns the id of the model itself, also for an alias.
+    pub(super) fn true_id(&self) -> &str {
+        self.alias_of.as_deref().unwrap_or(&self.id)
+    }
+
+    /// Returns the output (tokens) that a client may request every time: the maximum, but at most half of the context
+    /// window, because some providers refuse a request whose input and requested output do not fit together. `None` if
+    /// the maximum is not known.
+    pub(super) fn output_limit(&self) -> Option<u64> {
+        let half = self.window.map_or(u64::MAX, |window| window / 2);
+        self.max_output.map(|tokens| tokens.min(half)).filter(|tokens| *tokens > 0)
+    }
 }
 
 /// Listing of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct GatewayModels {
-    /// Models in listing order.
+    /// Models that serve conversations, in listing order.
     pub(super) models: Vec<GatewayModel>,
+    /// Ids of the other models: those for embeddings, reranking, images and video.
+    pub(super) others: Vec<String>,
     /// Whether the gateway also has the model catalogue of Codex.
     pub(super) codex_catalogue: bool,
-    /// Whether the gateway serves the responses API over WebSocket. False unless the client may use it.
+    /// Whether the gateway says that it serves the responses API over WebSocket.
     pub(super) websockets: bool,
 }
 
@@ -77,100 +86,6 @@ fn common_prefix(a: &str, b: &str) -> usize {
     a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
 }
 
-/// Asks a gateway for its models. Failures name the address, never the key.
-///
-/// # Errors
-/// Returns an error if the gateway cannot be reached, refuses the key, or answers with something else.
-pub(super) fn fetch(
-    address: &GatewayAddress,
-    key: &ClientKey,
-    with_catalogue: bool,
-) -> Result<GatewayModels, ClientSetupError> {
-    let agent = agent(address);
-    let url = format!("{}/models", address.v1());
-    let body = get(&agent, &url, key)?;
-    let models = parse(&body).map_err(|what| ClientSetupError::Listing { url: url.clone(), what })?;
-    let catalogue = with_catalogue
-        && get(&agent, &format!("{url}?client_version=0.169.0"), key).is_ok_and(|body| is_catalogue(&body));
-    let websockets = with_catalogue && has_websockets(&agent, address, key);
-    Ok(GatewayModels { models, codex_catalogue: catalogue, websockets })
-}
-
-/// Asks for a WebSocket in a version that does not exist. A server that supports another one names it (RFC 6455,
-/// section 4.4), and no socket is opened.
-fn has_websockets(agent: &ureq::Agent, address: &GatewayAddress, key: &ClientKey) -> bool {
-    let bearer = format!("Bearer {}", key.expose());
-    let asking = agent.get(format!("{}/responses", address.v1()));
-    let answer = asking.header("authorization", bearer).header("sec-websocket-version", "0").call();
-    answer.is_ok_and(|answer| {
-        let supported = answer.headers().get("sec-websocket-version").and_then(|value| value.to_str().ok());
-        answer.status().as_u16() == 426 && supported == Some("13")
-    })
-}
-
-fn agent(address: &GatewayAddress) -> ureq::Agent {
-    let mut config = ureq::Agent::config_builder()
-        .timeout_global(Some(TIMEOUT))
-        .http_status_as_error(false)
-        // A redirect would take the key to another address.
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .user_agent(concat!("model-gateway/", env!("CARGO_PKG_VERSION")));
-    if address.is_loopback() {
-        config = config.proxy(None);
-    } else {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = TlsConfig::builder()
-            .unversioned_rustls_crypto_provider(provider)
-            .root_certs(RootCerts::Specific(Arc::new(roots())))
-            .build();
-        config = config.tls_config(tls);
-    }
-    config.build().new_agent()
-}
-
-/// Returns the root certificates of the system; the bundled ones if it has none.
-fn roots() -> Vec<Certificate<'static>> {
-    let native = rustls_native_certs::load_native_certs().certs;
-    if native.is_empty() {
-        let bundled = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-        return bundled.map(|certificate| Certificate::from_der(certificate)).collect();
-    }
-    native.iter().map(|certificate| Certificate::from_der(certificate).to_owned()).collect()
-}
-
-fn get(agent: &ureq::Agent, url: &str, key: &ClientKey) -> Result<Vec<u8>, ClientSetupError> {
-    let connect =
-        |error: ureq::Error| ClientSetupError::Connect { url: url.to_owned(), what: reason(&error) };
-    let bearer = format!("Bearer {}", key.expose());
-    let mut response = agent.get(url).header("authorization", bearer).call().map_err(connect)?;
-    match response.status().as_u16() {
-        200 => {}
-        status @ (401 | 403) => {
-            return Err(ClientSetupError::Unauthorized {
-                url: url.to_owned(),
-                from: key.from().to_owned(),
-                status,
-            });
-        }
-        status => return Err(ClientSetupError::Status { url: url.to_owned(), status }),
-    }
-    response.body_mut().with_config().limit(MAX_LISTING).read_to_vec().map_err(|error| match error {
-        ureq::Error::BodyExceedsLimit(_) => {
-            ClientSetupError::Listing { url: url.to_owned(), what: "it is larger than 4 MiB".to_owned() }
-        }
-        other => connect(other),
-    })
-}
-
-fn reason(error: &ureq::Error) -> String {
-    match error {
-        ureq::Error::Timeout(_) => format!("no answer within {} s", TIMEOUT.as_secs()),
-        ureq::Error::Io(error) => error.to_string(),
-        other => other.to_string(),
-    }
-}
-
 /// Listing in OpenAI's shape.
 #[derive(Deserialize)]
 struct Listing {
@@ -181,29 +96,87 @@ struct Listing {
 #[derive(Deserialize)]
 struct Entry {
     id: String,
-    context_window: Option<serde_json::Value>,
-    context_length: Option<serde_json::Value>,
-    max_input_tokens: Option<serde_json::Value>,
-    max_output_tokens: Option<serde_json::Value>,
-    max_completion_tokens: Option<serde_json::Value>,
-    max_tokens: Option<serde_json::Value>,
+    alias_of: Option<Value>,
+    /// False for a model that cannot converse. A listing that does not say it has none.
+    conversational: Option<Value>,
+    context_window: Option<Value>,
+    context_length: Option<Value>,
+    max_input_tokens: Option<Value>,
+    max_output_tokens: Option<Value>,
+    max_completion_tokens: Option<Value>,
+    max_tokens: Option<Value>,
+}
+
+impl From<Entry> for GatewayModel {
+    fn from(entry: Entry) -> Self {
+        GatewayModel {
+            window: first([entry.context_window, entry.context_length, entry.max_input_tokens]),
+            max_output: first([entry.max_output_tokens, entry.max_completion_tokens, entry.max_tokens]),
+            alias_of: entry
+                .alias_of
+                .and_then(|id| id.as_str().filter(|id| is_model_id(id)).map(str::to_owned)),
+            id: entry.id,
+        }
+    }
 }
 
 /// Parses a listing in OpenAI's shape.
-fn parse(body: &[u8]) -> Result<Vec<GatewayModel>, String> {
+///
+/// # Errors
+/// Returns what is wrong with a body that is none.
+pub(super) fn parse(body: &[u8]) -> Result<GatewayModels, String> {
     let listing: Listing = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    let models = listing.data.into_iter().filter(|entry| is_model_id(&entry.id));
-    Ok(models
-        .map(|entry| GatewayModel {
-            window: first([entry.context_window, entry.context_length, entry.max_input_tokens]),
-            max_output: first([entry.max_output_tokens, entry.max_completion_tokens, entry.max_tokens]),
-            id: entry.id,
-        })
-        .collect())
+    let entries = listing.data.into_iter().filter(|entry| is_model_id(&entry.id));
+    let (others, models): (Vec<Entry>, Vec<Entry>) =
+        entries.partition(|entry| entry.conversational == Some(Value::Bool(false)));
+    Ok(GatewayModels {
+        models: models.into_iter().map(GatewayModel::from).collect(),
+        others: others.into_iter().map(|entry| entry.id).collect(),
+        ..GatewayModels::default()
+    })
+}
+
+/// Parses a single entry in OpenAI's shape. `None` if it cannot converse.
+///
+/// # Errors
+/// Returns what is wrong with a body that is none.
+pub(super) fn parse_one(body: &[u8]) -> Result<Option<GatewayModel>, String> {
+    let entry: Entry = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let converses = entry.conversational != Some(Value::Bool(false));
+    Ok((converses && is_model_id(&entry.id)).then(|| entry.into()))
+}
+
+/// Model as the discovery of Claude Code gets it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct Discovered {
+    pub(super) id: String,
+}
+
+impl Discovered {
+    /// Whether Claude Code 2.1.330 shows the model.
+    pub(super) fn is_shown(&self) -> bool {
+        let id = self.id.to_ascii_lowercase();
+        id.contains("claude") || id.contains("anthropic")
+    }
+}
+
+/// Parses a listing in Anthropic's shape.
+///
+/// # Errors
+/// Returns what is wrong with a body that is none.
+pub(super) fn parse_discovery(body: &[u8]) -> Result<Vec<Discovered>, String> {
+    #[derive(Deserialize)]
+    struct Page {
+        data: Vec<Discovered>,
+        /// OpenAI's shape has no such member.
+        #[serde(rename = "has_more")]
+        _has_more: bool,
+    }
+    serde_json::from_slice::<Page>(body).map(|page| page.data).map_err(|error| error.to_string())
 }
 
 /// Returns the first value that is a number of tokens.
-fn first(values: [Option<serde_json::Value>; 3]) -> Option<u64> {
+fn first(values: [Option<Value>; 3]) -> Option<u64> {
     values.into_iter().flatten().find_map(|value| value.as_u64().filter(|tokens| *tokens > 0))
 }
 
@@ -213,7 +186,7 @@ pub(super) fn is_model_id(text: &str) -> bool {
 }
 
 /// Whether a body is the model catalogue of Codex: an object with the member `models`.
-fn is_catalogue(body: &[u8]) -> bool {
+pub(super) fn is_catalogue(body: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Catalogue {
         models: Vec<serde::de::IgnoredAny>,
@@ -223,31 +196,66 @@ fn is_catalogue(body: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{GatewayModel, GatewayModels, is_catalogue, parse};
+    use super::{GatewayModel, GatewayModels, is_catalogue, parse, parse_discovery, parse_one};
 
     #[test]
     fn listing_limits_are_read_under_their_names() {
         let body = br#"{"object":"list","data":[
             {"id":"a","context_window":200000,"max_input_tokens":null,"max_output_tokens":32000},
             {"id":"b","context_length":128000,"max_completion_tokens":0},
-            {"id":"c","max_input_tokens":null},
+            {"id":"c","max_input_tokens":null,"conversational":true},
+            {"id":"text-embedding-3-small","conversational":false},
             {"id":"bad id"}, {"id":""}]}"#;
-        let model = |id: &str, window, max_output| GatewayModel { id: id.to_owned(), window, max_output };
+        let model = |id: &str, window, max_output| GatewayModel {
+            id: id.to_owned(),
+            window,
+            max_output,
+            alias_of: None,
+        };
         let expected = vec![
             model("a", Some(200_000), Some(32_000)),
             model("b", Some(128_000), None),
             model("c", None, None),
         ];
-        assert_eq!(parse(body).unwrap(), expected);
+        let listing = parse(body).unwrap();
+        assert_eq!(listing.models, expected);
+        assert_eq!(listing.others, ["text-embedding-3-small"]);
         assert!(parse(b"<html>").is_err());
         assert!(parse(br#"{"models":[]}"#).is_err());
+    }
+
+    #[test]
+    fn entry_of_an_alias_has_the_model_that_it_stands_for() {
+        let alias = parse_one(br#"{"id":"claude-gw-a","alias_of":"a","context_window":9}"#).unwrap().unwrap();
+        assert_eq!((alias.id.as_str(), alias.true_id(), alias.window), ("claude-gw-a", "a", Some(9)));
+        assert_eq!(parse_one(br#"{"id":"a","alias_of":null}"#).unwrap().unwrap().true_id(), "a");
+        assert_eq!(parse_one(br#"{"id":"e","conversational":false}"#).unwrap(), None);
+        assert!(parse_one(b"{}").is_err());
+    }
+
+    #[test]
+    fn output_limit_leaves_half_of_the_window_to_the_input() {
+        let model = |window, max_output| GatewayModel { window, max_output, ..GatewayModel::default() };
+        assert_eq!(model(Some(200_000), Some(64_000)).output_limit(), Some(64_000));
+        assert_eq!(model(Some(128_000), Some(128_000)).output_limit(), Some(64_000));
+        assert_eq!(model(None, Some(8_000)).output_limit(), Some(8_000));
+        assert_eq!(model(Some(128_000), None).output_limit(), None);
+    }
+
+    #[test]
+    fn discovery_is_in_the_shape_of_anthropic() {
+        let page = br#"{"data":[{"type":"model","id":"claude-gw-a","display_name":"a"},{"id":"a"}],"has_more":false}"#;
+        let shown: Vec<bool> =
+            parse_discovery(page).unwrap().iter().map(super::Discovered::is_shown).collect();
+        assert_eq!(shown, [true, false]);
+        assert!(parse_discovery(br#"{"object":"list","data":[{"id":"a"}]}"#).is_err());
     }
 
     #[test]
     fn listing_finds_models_and_names_similar_ones() {
         let models = ["gpt-4o", "claude-sonnet-4-6", "claude-haiku-4-5"];
         let models = models.map(|id| GatewayModel { id: id.to_owned(), ..GatewayModel::default() }).to_vec();
-        let listing = GatewayModels { models, codex_catalogue: false, websockets: false };
+        let listing = GatewayModels { models, ..GatewayModels::default() };
         for (name, found) in [
             ("gpt-4o", Some("gpt-4o")),
             ("openai/gpt-4o", Some("gpt-4o")),

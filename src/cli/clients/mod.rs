@@ -16,13 +16,16 @@ mod doctor;
 mod edit;
 mod error;
 mod file;
+mod gateway_client;
 mod gemini;
 mod launch;
 mod listing;
 mod opencode;
+mod overrides;
 mod plan;
 mod qwen;
 mod receipt;
+mod tool_session;
 mod unconfigure;
 
 use std::ffi::OsString;
@@ -35,6 +38,7 @@ use super::{complain, fail, style};
 use address::{ClientKey, GatewayAddress};
 use client::CodingClient;
 use error::ClientSetupError;
+use gateway_client::GatewayClient;
 use listing::{GatewayModel, GatewayModels};
 use plan::{ClientSetup, KEY_VARIABLE, LaunchPlan, UserEnvironment};
 
@@ -103,6 +107,9 @@ pub(super) struct UnconfigureArgs {
     /// Restore also keys that were changed after configure.
     #[arg(long)]
     force: bool,
+    /// Keep the settings as they are, and remove the receipt and the copies of the files from before configure.
+    #[arg(long, conflicts_with = "force")]
+    forget: bool,
     /// Show what would be restored, and write nothing.
     #[arg(long)]
     print: bool,
@@ -114,6 +121,9 @@ pub(super) struct DoctorArgs {
     client: CodingClient,
     #[command(flatten)]
     gateway: GatewayOptions,
+    /// Also start the client with a task of two turns. This calls the model, which costs tokens.
+    #[arg(long, requires = "model")]
+    session: bool,
 }
 
 pub(super) fn run(options: &RunArgs) -> ExitCode {
@@ -169,6 +179,7 @@ fn write_settings(options: &ConfigureArgs) -> Result<(), ClientSetupError> {
     let setup = setup(client, &options.gateway, options.key_in_file)?;
     let configuration = configure::prepare(client, &setup, &user)?;
     remark(&client.notes(&setup));
+    remark(configuration.notes());
     for line in configuration.lines() {
         println!("{}", setup.key.redact(&line));
     }
@@ -191,22 +202,31 @@ fn write_settings(options: &ConfigureArgs) -> Result<(), ClientSetupError> {
 }
 
 pub(super) fn unconfigure(options: &UnconfigureArgs) -> ExitCode {
-    match restore_settings(options) {
+    let user = UserEnvironment::of_process();
+    let name = options.client.name();
+    let restored = restore_settings(options, &user);
+    if !matches!(restored, Ok(true)) {
+        remark(&unconfigure::backups(options.client, &user));
+    }
+    match restored {
         Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => {
-            let name = options.client.name();
-            fail(format_args!(
-                "some keys were changed after configure and stay; model-gateway unconfigure {name} --force restores them too"
-            ))
-        }
+        Ok(false) => fail(format_args!(
+            "some keys were changed after configure and stay; model-gateway unconfigure {name} --force restores them \
+             too, and --forget keeps them all"
+        )),
         Err(error) => fail(error),
     }
 }
 
-/// Returns whether all keys are restored.
-fn restore_settings(options: &UnconfigureArgs) -> Result<bool, ClientSetupError> {
-    let user = UserEnvironment::of_process();
-    let restoration = unconfigure::prepare(options.client, &user, options.force)?;
+/// Returns whether all keys are restored, or are to stay.
+fn restore_settings(options: &UnconfigureArgs, user: &UserEnvironment) -> Result<bool, ClientSetupError> {
+    if options.forget {
+        for line in unconfigure::forget(options.client, user, options.print)? {
+            println!("{line}");
+        }
+        return Ok(true);
+    }
+    let restoration = unconfigure::prepare(options.client, user, options.force)?;
     for line in restoration.lines() {
         println!("{line}");
     }
@@ -218,26 +238,13 @@ fn restore_settings(options: &UnconfigureArgs) -> Result<bool, ClientSetupError>
 
 pub(super) fn doctor(options: &DoctorArgs) -> ExitCode {
     let user = UserEnvironment::of_process();
-    let client = options.client;
-    let mut findings = vec![doctor::check_program(client, &user)];
-    findings.extend(doctor::check_settings(client, &user));
-    let with_catalogue = client == CodingClient::Codex;
-    let asked = address_and_key(&options.gateway).and_then(|(address, key)| {
-        let listing = listing::fetch(&address, &key, with_catalogue)?;
-        let model = choose(&options.gateway, &listing)?;
-        Ok((listing, model))
-    });
-    let (listing, model) = match asked {
-        Ok((listing, model)) => (Ok(listing), model),
-        Err(error) => (Err(error), None),
-    };
-    findings.extend(doctor::check_models(client, &listing, model.as_ref()));
     let mut failed = false;
-    for finding in findings {
-        failed |= !finding.good;
-        let mark = if finding.good { style::good("ok") } else { style::bad("fault") };
+    doctor::examine(options.client, &options.gateway, options.session, &user, &mut |finding| {
+        failed |= !finding.is_good();
+        let word = finding.word();
+        let mark = if word == "ok" { style::good(word) } else { style::bad(word) };
         println!("{mark} {}", finding.text);
-    }
+    });
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
@@ -274,28 +281,41 @@ fn setup(
     key_in_file: bool,
 ) -> Result<ClientSetup, ClientSetupError> {
     let (address, key) = address_and_key(options)?;
-    let listing = if options.no_check {
-        GatewayModels::default()
-    } else {
-        listing::fetch(&address, &key, client == CodingClient::Codex)?
-    };
-    let model = choose(options, &listing)?;
-    Ok(ClientSetup { address, key, model, listing, key_in_file })
+    let gateway = (!options.no_check).then(|| GatewayClient::new(&address, &key));
+    let listing =
+        gateway.as_ref().map(|gateway| gateway.listing(client == CodingClient::Codex)).transpose()?;
+    let listing = listing.unwrap_or_default();
+    let model = choose(options, &listing, gateway.as_ref())?;
+    Ok(ClientSetup { address, key, model, listing, key_in_file, session: plan::session_id()? })
 }
 
-/// Returns the chosen model with its limits. `None` if the user chose none.
+/// Returns the chosen model with its limits. `None` if the user chose none. `gateway` is `None` if it must not be asked.
 fn choose(
     options: &GatewayOptions,
     listing: &GatewayModels,
+    gateway: Option<&GatewayClient<'_>>,
 ) -> Result<Option<GatewayModel>, ClientSetupError> {
     let Some(id) = &options.model else { return Ok(None) };
-    let found = listing.find(id);
-    if !listing::is_model_id(id) || (found.is_none() && !options.no_check) {
-        return Err(ClientSetupError::NoSuchModel { model: id.clone(), known: listing.named(id) });
+    let error = || ClientSetupError::NoSuchModel { model: id.clone(), known: listing.named(id) };
+    if !listing::is_model_id(id) {
+        return Err(error());
     }
+    if listing.others.contains(id) {
+        let known = listing.named(id);
+        return Err(ClientSetupError::NotConversational { model: id.clone(), known });
+    }
+    let found = match (listing.find(id), gateway) {
+        (Some(found), _) => Some(found.clone()),
+        // Requests may use more names than the listing has: aliases, and those of a provider.
+        (None, Some(gateway)) => Some(gateway.model(id)?.ok_or_else(error)?),
+        (None, None) => None,
+    };
+    let found = found.unwrap_or_default();
+    let alias_of = found.alias_of.or_else(|| gateway.is_none().then(|| claude::alias_of(id)).flatten());
     Ok(Some(GatewayModel {
         id: id.clone(),
-        window: options.context_window.or(found.and_then(|model| model.window)),
-        max_output: options.max_output.or(found.and_then(|model| model.max_output)),
+        window: options.context_window.or(found.window),
+        max_output: options.max_output.or(found.max_output),
+        alias_of,
     }))
 }

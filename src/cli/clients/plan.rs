@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use rand::TryRng as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -17,6 +18,9 @@ use super::listing::{GatewayModel, GatewayModels};
 pub(super) const KEY_VARIABLE: &str = "MODEL_GATEWAY_KEY";
 /// Name of the gateway as a provider in the settings of clients.
 pub(super) const PROVIDER: &str = "model-gateway";
+/// Request header with the session of a client, by which the gateway keeps a conversation at one target. Clients that send
+/// a session of their own need it not: Claude Code, Codex and OpenCode.
+pub(super) const SESSION_HEADER: &str = "x-session-affinity";
 
 /// Gateway, key and model that a client is set up for.
 #[derive(Clone, Debug)]
@@ -29,6 +33,20 @@ pub(super) struct ClientSetup {
     pub(super) listing: GatewayModels,
     /// Whether the key is written into settings that could name a variable instead.
     pub(super) key_in_file: bool,
+    /// Random id of this start, for [`SESSION_HEADER`].
+    pub(super) session: String,
+}
+
+/// Returns a random session id: 128 bits in hexadecimal digits.
+///
+/// # Errors
+/// Returns an error if the operating system provides no random numbers.
+pub(super) fn session_id() -> Result<String, ClientSetupError> {
+    let mut bytes = [0_u8; 16];
+    rand::rngs::SysRng
+        .try_fill_bytes(&mut bytes)
+        .map_err(|error| ClientSetupError::io("a random session id", std::io::Error::other(error)))?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
 impl ClientSetup {
@@ -169,6 +187,8 @@ pub(super) struct KeyChange {
     /// New value. `None` to remove the key.
     pub(super) value: Option<Value>,
     pub(super) role: KeyRole,
+    /// Whether a value that the key has already stays.
+    pub(super) is_default: bool,
 }
 
 /// Changes of one settings file.
@@ -186,17 +206,22 @@ impl FilePlan {
 
     /// Adds a key to set.
     pub(super) fn set(&mut self, path: &[&str], role: KeyRole, value: impl Into<Value>) {
-        self.change(path, role, Some(value.into()));
+        self.change(path, role, Some(value.into()), false);
+    }
+
+    /// Adds a key to set if the file does not have it.
+    pub(super) fn set_default(&mut self, path: &[&str], role: KeyRole, value: impl Into<Value>) {
+        self.change(path, role, Some(value.into()), true);
     }
 
     /// Adds a key to remove.
     pub(super) fn remove(&mut self, path: &[&str], role: KeyRole) {
-        self.change(path, role, None);
+        self.change(path, role, None, false);
     }
 
-    fn change(&mut self, path: &[&str], role: KeyRole, value: Option<Value>) {
+    fn change(&mut self, path: &[&str], role: KeyRole, value: Option<Value>, is_default: bool) {
         let path = path.iter().map(|name| (*name).to_owned()).collect();
-        self.changes.push(KeyChange { path, value, role });
+        self.changes.push(KeyChange { path, value, role, is_default });
     }
 }
 

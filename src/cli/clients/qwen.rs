@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::edit::FileSyntax;
 use super::error::ClientSetupError;
 use super::plan::{
-    ClientSetup, FilePlan, KEY_VARIABLE, KeyRole, LaunchPlan, PROVIDER, UserEnvironment, json_text, merge,
-    object, read_json,
+    ClientSetup, FilePlan, KEY_VARIABLE, KeyRole, LaunchPlan, PROVIDER, SESSION_HEADER, UserEnvironment,
+    json_text, merge, object, read_json,
 };
 
 const TITLE: &str = "Qwen Code";
@@ -38,8 +38,8 @@ pub(super) fn notes(setup: &ClientSetup) -> Vec<String> {
         .collect()
 }
 
-/// Returns the models of the provider.
-fn models(setup: &ClientSetup) -> Value {
+/// Returns the models of the provider. `session` is the session id that their requests have.
+fn models(setup: &ClientSetup, session: Option<&str>) -> Value {
     let models = setup.models().into_iter().map(|model| {
         let mut entry = json!({
             "id": model.id,
@@ -49,6 +49,16 @@ fn models(setup: &ClientSetup) -> Value {
         });
         if let Some(window) = model.window {
             merge(&mut entry, json!({ "generationConfig": { "contextWindowSize": window } }));
+        }
+        if let Some(tokens) = model.output_limit() {
+            // Without it, the client asks for a default of its own first, and then for 64,000 tokens.
+            merge(&mut entry, json!({ "generationConfig": { "samplingParams": { "max_tokens": tokens } } }));
+        }
+        if let Some(session) = session {
+            merge(
+                &mut entry,
+                json!({ "generationConfig": { "customHeaders": { SESSION_HEADER: session } } }),
+            );
         }
         entry
     });
@@ -69,7 +79,7 @@ pub(super) fn launch(
     merge(
         &mut settings,
         json!({
-            "modelProviders": { PROVIDER: models(setup) },
+            "modelProviders": { PROVIDER: models(setup, Some(&setup.session)) },
             "providerProtocol": { PROVIDER: "openai" },
             "security": { "auth": { "selectedType": "openai" } },
             "model": { "name": model },
@@ -87,7 +97,7 @@ pub(super) fn files(setup: &ClientSetup, user: &UserEnvironment) -> Result<Vec<F
     let folder = folder(user)?;
     let model = &setup.required_model(TITLE)?.id;
     let mut settings = FilePlan::new(folder.join("settings.json"), FileSyntax::Json);
-    settings.set(&["modelProviders", PROVIDER], KeyRole::Endpoint, models(setup));
+    settings.set(&["modelProviders", PROVIDER], KeyRole::Endpoint, models(setup, None));
     settings.set(&["providerProtocol", PROVIDER], KeyRole::Plain, "openai");
     settings.set(&["security", "auth", "selectedType"], KeyRole::Plain, "openai");
     settings.set(&["model", "name"], KeyRole::Plain, model.as_str());

@@ -41,6 +41,9 @@ pub(super) struct FileReceipt {
     pub(super) mode_after: u32,
     /// Folders that were created, outermost first.
     pub(super) created_folders: Vec<PathBuf>,
+    /// Copy of the file from before `configure`. `None` if the file did not exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) backup: Option<PathBuf>,
     /// Fingerprint of the text before.
     pub(super) before: String,
     /// Fingerprint of the text after.
@@ -97,6 +100,31 @@ impl SetupReceipt {
         Ok(Some(receipt))
     }
 
+    /// Returns a line for each copy that exists.
+    pub(super) fn backups(&self) -> Vec<String> {
+        let copied = self.files.iter().filter_map(|file| Some((file, file.backup.as_ref()?)));
+        let exists = copied.filter(|(_, backup)| backup.exists());
+        exists
+            .map(|(file, backup)| {
+                format!("{} has {} as it was before configure", backup.display(), file.path.display())
+            })
+            .collect()
+    }
+
+    /// Removes the receipt and the copies of the files that it names.
+    ///
+    /// # Errors
+    /// Returns an error if one of them cannot be removed. The receipt then stays.
+    pub(super) fn remove(&self, path: &Path) -> Result<(), ClientSetupError> {
+        for backup in self.files.iter().filter_map(|file| file.backup.as_ref()) {
+            let copy = SettingsFile::read(backup)?;
+            if copy.exists() {
+                copy.remove()?;
+            }
+        }
+        SettingsFile::read(path)?.remove()
+    }
+
     /// Writes the receipt, readable by the owner only.
     ///
     /// # Errors
@@ -116,6 +144,13 @@ pub(super) fn receipt_path(state: &Path, client: &str, folder: &Path) -> PathBuf
     let hash = fingerprint(&folder.to_string_lossy());
     let short = hash.get(..16).unwrap_or(&hash);
     state.join("model-gateway").join("clients").join(format!("{client}-{short}.json"))
+}
+
+/// Returns the path of the copy of a settings file, beside the receipt.
+pub(super) fn backup_path(receipt: &Path, file: &Path) -> PathBuf {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    // Names such as `.env` would be hidden.
+    receipt.with_extension(format!("{}.backup", name.trim_start_matches('.')))
 }
 
 /// Resolves the symbolic links of a path whose last components may not exist yet.

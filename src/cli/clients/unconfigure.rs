@@ -25,6 +25,40 @@ pub(super) struct Restoration {
     receipt_path: PathBuf,
 }
 
+/// Returns a line for each file whose copy from before `configure` exists.
+pub(super) fn backups(client: CodingClient, user: &UserEnvironment) -> Vec<String> {
+    let receipt = receipt_of(client, user).ok().and_then(|path| SetupReceipt::load(&path).ok().flatten());
+    receipt.map(|receipt| receipt.backups()).unwrap_or_default()
+}
+
+/// Removes the receipt and the copies, and leaves the settings as they are. Returns the lines that show it.
+///
+/// # Errors
+/// Returns an error if there is no receipt, or it cannot be removed.
+pub(super) fn forget(
+    client: CodingClient,
+    user: &UserEnvironment,
+    only_show: bool,
+) -> Result<Vec<String>, ClientSetupError> {
+    let (receipt, path) = load(client, user)?;
+    let files = receipt.files.iter().map(|file| format!("{} stays as it is", file.path.display()));
+    let copies = receipt.files.iter().filter_map(|file| file.backup.as_ref());
+    let removed = copies.chain([&path]).map(|path| format!("{} is removed", path.display()));
+    let lines = files.chain(removed).collect();
+    if !only_show {
+        receipt.remove(&path)?;
+    }
+    Ok(lines)
+}
+
+fn load(client: CodingClient, user: &UserEnvironment) -> Result<(SetupReceipt, PathBuf), ClientSetupError> {
+    let path = receipt_of(client, user)?;
+    match SetupReceipt::load(&path)? {
+        Some(receipt) => Ok((receipt, path)),
+        None => Err(ClientSetupError::NotConfigured { client: client.name(), path }),
+    }
+}
+
 /// Computes the restored settings of a client. Nothing is written.
 ///
 /// # Errors
@@ -34,11 +68,7 @@ pub(super) fn prepare(
     user: &UserEnvironment,
     force: bool,
 ) -> Result<Restoration, ClientSetupError> {
-    let receipt_path = receipt_of(client, user)?;
-    let receipt = SetupReceipt::load(&receipt_path)?.ok_or_else(|| ClientSetupError::NotConfigured {
-        client: client.name(),
-        path: receipt_path.clone(),
-    })?;
+    let (receipt, receipt_path) = load(client, user)?;
     let mut read = Vec::new();
     let mut keep_group = false;
     for part in &receipt.files {
@@ -68,7 +98,15 @@ impl Restoration {
         for part in &self.files {
             let path = part.file.path.display();
             let what = match &part.restored {
-                None => "is not there any more".to_owned(),
+                None => match part.receipt.backup.as_ref().filter(|backup| backup.exists()) {
+                    Some(backup) => {
+                        format!(
+                            "is not there any more; {} has it as it was before configure",
+                            backup.display()
+                        )
+                    }
+                    None => "is not there any more".to_owned(),
+                },
                 Some(restored) if restored.exact && part.receipt.mode_before.is_none() => {
                     "is removed".to_owned()
                 }
@@ -100,7 +138,14 @@ impl Restoration {
             part.write()?;
         }
         if self.is_complete() {
-            return SettingsFile::read(&self.receipt_path)?.remove();
+            let mut receipt = self.receipt.clone();
+            for (part, receipt) in self.files.iter().zip(&mut receipt.files) {
+                if part.restored.is_none() {
+                    // The only copy that the user has.
+                    receipt.backup = None;
+                }
+            }
+            return receipt.remove(&self.receipt_path);
         }
         let mut receipt = self.receipt.clone();
         for (part, receipt) in self.files.iter().zip(&mut receipt.files) {

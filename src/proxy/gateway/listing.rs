@@ -69,7 +69,7 @@ pub(super) fn list_models(
         let permitted = table.models().iter().filter(|model| permission.permits(&model.id));
         let entries: Vec<ListedModel<'_>> = match shape {
             ListingShape::Catalogue => permitted
-                .filter(|model| model.enabled_targets().any(Target::is_conversational))
+                .filter(|model| is_conversational(model))
                 .map(|model| ListedModel {
                     efforts: efforts(model),
                     image_input: all_targets(model, |dialect| dialect.image_input),
@@ -112,6 +112,7 @@ fn entry(model: &Model) -> ListedModel<'_> {
         alias_of: None,
         owned_by: &model.owned_by,
         created: model.created,
+        conversational: is_conversational(model),
         methods: methods(model),
         context_window: model.context_window,
         max_output_tokens: model.abilities.max_output_tokens,
@@ -120,6 +121,11 @@ fn entry(model: &Model) -> ListedModel<'_> {
         parallel_tool_calls: true,
         gpt5_parameters: false,
     }
+}
+
+/// Returns whether a model serves conversations.
+fn is_conversational(model: &Model) -> bool {
+    model.enabled_targets().any(Target::is_conversational)
 }
 
 /// Returns whether all enabled targets of a model have an ability for a client of the responses format.

@@ -46,6 +46,24 @@ impl Gateway {
             .map_err(|error| disconnect_error(&error))
     }
 
+    /// Sends a model listing. A header says whether the gateway serves the responses API over WebSocket, so that a client
+    /// can be set up for it without an attempt to open one.
+    pub(in crate::proxy) async fn reply_listing(
+        &self,
+        client: &mut Client,
+        ctx: &mut Context,
+        body: Bytes,
+    ) -> Result<bool, ApiError> {
+        let mut head = self.own_head(client, ctx, 200, body.len(), "application/json");
+        if self.websockets.is_some() {
+            let _ = head.insert_header(names::X_GATEWAY_WEBSOCKET, HeaderValue::from_static("responses"));
+        }
+        self.write_reply(client, ctx, head, body)
+            .await
+            .map(|()| true)
+            .map_err(|error| disconnect_error(&error))
+    }
+
     /// Sends status 200 with a JSON body, written piece by piece.
     pub(in crate::proxy) async fn reply_pieces(
         &self,

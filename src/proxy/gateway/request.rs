@@ -145,7 +145,7 @@ impl Gateway {
             Endpoint::Models | Endpoint::Model { .. } => {
                 let request = ListingRequest::new(shape(), query, head);
                 let body = list_models(&endpoint, &request, &ctx.active.snapshot.routes, &key)?;
-                return self.reply_json(client, ctx, body).await;
+                return self.reply_listing(client, ctx, body).await;
             }
             _ => {}
         }

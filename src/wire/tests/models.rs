@@ -13,6 +13,7 @@ fn entries<'a>(ids: &[&'a str]) -> Vec<ListedModel<'a>> {
             alias_of: None,
             owned_by: "someone",
             created: 1_700_000_000,
+            conversational: true,
             methods: &["generateContent"],
             context_window: None,
             max_output_tokens: None,
@@ -103,6 +104,22 @@ fn listing_shows_the_token_limits_of_a_model_in_each_shape() {
         let one: Value = serde_json::from_slice(&out).unwrap();
         assert_eq!((&one[window], &one[output]), (&json!(200_000), &json!(64_000)), "{one}");
     }
+}
+
+/// Coding clients must not offer a model that cannot converse, and have to know what an alias stands for. Other entries
+/// are exactly OpenAI's.
+#[test]
+fn listing_says_which_models_cannot_converse_and_what_an_alias_stands_for() {
+    let one = |entry: &ListedModel<'_>| -> Value {
+        let mut out = BytesMut::new();
+        encode_one(ListingShape::List, entry, &mut out);
+        serde_json::from_slice(&out).unwrap()
+    };
+    let entry = one(&ListedModel { conversational: false, ..entries(&["text-embedding-3-small"]).remove(0) });
+    assert_eq!((&entry["conversational"], entry.get("alias_of")), (&json!(false), None));
+    let entry = one(&ListedModel { alias_of: Some("gpt-5"), ..entries(&["claude-gw-gpt-5"]).remove(0) });
+    assert_eq!((&entry["id"], &entry["alias_of"]), (&json!("claude-gw-gpt-5"), &json!("gpt-5")));
+    assert_eq!(entry.get("conversational"), None);
 }
 
 /// Codex rejects an entry without one of these members, and an effort that it does not know.
