@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use model_gateway::cloud::aws::{InstanceMetadata, WebIdentity};
+use model_gateway::cloud::azure::{
+    AzureCredential, AzureIdentity, IdentityEndpoint, ManagedIdentity, SCOPE_OPENAI,
+};
 use model_gateway::cloud::google::GoogleCredential;
 use model_gateway::cloud::oauth::{AssertionAlgorithm, AssertionSigner};
 use model_gateway::cloud::token::{
-    Credential, CredentialSource as _, Grant, MAX_STEPS, Step, StepResult, TokenRequest,
+    Credential, CredentialSource, Grant, MAX_STEPS, Step, StepResult, TokenRequest,
 };
 
 /// Token that a refused request carries, in the subject token file.
@@ -34,15 +38,44 @@ pub fn tokens(data: &[u8]) {
     if let Ok(grant) = model_gateway::cloud::oauth::parse_token(body) {
         check_grant(&grant);
     }
+    for source in other_sources() {
+        drive(&*source, body);
+    }
     let Ok(text) = std::str::from_utf8(file) else { return };
     let signer = |_: &str| Ok(Arc::new(Empty) as Arc<dyn AssertionSigner>);
-    let credential = match GoogleCredential::parse(text, &signer) {
+    let credential = match GoogleCredential::parse(text, &signer, &|_| None) {
         Ok(credential) => credential,
         Err(error) => return check_message(&error.to_string()),
     };
     let _ = credential.fingerprint();
+    drive(&credential, body);
+}
+
+/// Returns sources at AWS and Azure, whose answers have other forms.
+fn other_sources() -> Vec<Box<dyn CredentialSource>> {
+    let web = WebIdentity {
+        token_file: "/token".into(),
+        role_arn: "role".into(),
+        session_name: "session".into(),
+        region: "us-east-1".into(),
+        sts_url: None,
+    };
+    let mut sources: Vec<Box<dyn CredentialSource>> =
+        vec![Box::new(web), Box::new(InstanceMetadata::new(None))];
+    let endpoint = IdentityEndpoint::Arc("http://localhost:40342/token".into());
+    if let Ok(identity) = ManagedIdentity::new(endpoint, None)
+        && let Ok(azure) = AzureCredential::new(SCOPE_OPENAI, AzureIdentity::Managed(identity))
+    {
+        sources.push(Box::new(azure));
+    }
+    sources
+}
+
+/// Carries out an exchange in which every answer has the same body.
+fn drive(source: &dyn CredentialSource, body: &[u8]) {
+    let challenge = std::str::from_utf8(body).unwrap_or_default();
     for status in [200, 400] {
-        let mut exchange = credential.begin();
+        let mut exchange = source.begin();
         let mut result = StepResult::Begin;
         let mut steps = 0;
         loop {
@@ -51,7 +84,11 @@ pub fn tokens(data: &[u8]) {
             result = match exchange.advance(result, 1_700_000_000) {
                 Ok(Step::Send(request)) => {
                     check_request(&request);
-                    StepResult::Response { status, body }
+                    if request.reads_challenge && status != 200 {
+                        StepResult::Challenge(challenge)
+                    } else {
+                        StepResult::Response { status, body }
+                    }
                 }
                 Ok(Step::Read(_)) => StepResult::File(SUBJECT),
                 Ok(Step::Done(grant)) => break check_grant(&grant),
@@ -69,8 +106,15 @@ fn check_request(request: &TokenRequest) {
 }
 
 fn check_grant(grant: &Grant) {
-    let Credential::Bearer(token) = &grant.credential else { panic!("no token") };
-    assert!(!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()), "{token:?}");
+    let is_sound = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    match &grant.credential {
+        Credential::Bearer(token) => assert!(is_sound(token), "{token:?}"),
+        Credential::Aws(keys) => {
+            let token = keys.session_token.as_deref();
+            assert!(is_sound(&keys.access_key_id) && is_sound(&keys.secret_access_key), "{keys:?}");
+            assert!(token.is_none_or(is_sound), "{token:?}");
+        }
+    }
 }
 
 fn check_message(message: &str) {

@@ -95,6 +95,10 @@ pub enum EmbedShape {
     InputText,
     /// `{model, input: {texts: [...]}, parameters}`.
     Nested,
+    /// `{instances: [{content, task_type}], parameters}`: the model is in the path.
+    Instances,
+    /// One content with parts: the model is in the path only.
+    Content,
 }
 
 /// Vocabulary that a provider has for purposes.

@@ -75,12 +75,15 @@ pub struct TokenRequest {
     pub body: Vec<u8>,
     /// Time until the whole response must have arrived.
     pub timeout: Duration,
+    /// Whether a 401 with a challenge is passed on as [`StepResult::Challenge`].
+    pub reads_challenge: bool,
 }
 
 impl TokenRequest {
     /// Creates a request without headers and body.
     pub fn new(method: Method, url: impl Into<String>, timeout: Duration) -> Self {
-        TokenRequest { method, url: url.into(), headers: HeaderMap::new(), body: Vec::new(), timeout }
+        let (headers, body) = (HeaderMap::new(), Vec::new());
+        TokenRequest { method, url: url.into(), headers, body, timeout, reads_challenge: false }
     }
 
     /// Adds a header, which counts as a secret. A value with other characters than those of a header is left out, and
@@ -155,6 +158,9 @@ pub enum StepResult<'a> {
     },
     /// The server did not answer: it cannot be reached, or not in time. The text is the reason.
     Unreachable(&'a str),
+    /// The server demands a proof: value of `www-authenticate` of a 401, for a request with
+    /// [`TokenRequest::reads_challenge`].
+    Challenge(&'a str),
     /// Text of a file.
     File(&'a str),
     /// The file cannot be read. The text is the reason.

@@ -141,10 +141,11 @@ impl Settings {
             (Some(url), Some(header)) => {
                 IdentityEndpoint::AppService { url: url.into(), header: SecretText::new(header) }
             }
+            (Some(url), None) if named(vault, "IMDS_ENDPOINT").is_some() => IdentityEndpoint::Arc(url.into()),
             (Some(_), None) => {
                 return Err(
-                    "IDENTITY_ENDPOINT is set without IDENTITY_HEADER: managed identities of Azure Arc are \
-                            not supported"
+                    "IDENTITY_ENDPOINT is set without IDENTITY_HEADER (App Service) and without IMDS_ENDPOINT \
+                     (Azure Arc)"
                         .to_owned(),
                 );
             }

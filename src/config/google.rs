@@ -60,7 +60,7 @@ pub(super) fn read(value: &Value<'_>, folder: &Path, vault: &dyn Vault) -> Optio
         Origin::Metadata => metadata(account, vault),
         Origin::File(path) => secret::expand(&path, folder, vault).and_then(|path| read_file(&path, vault)),
         Origin::Env(name) => match vault.env(&name) {
-            Some(text) => parse(&format!("the environment variable {name}"), &text),
+            Some(text) => parse(&format!("the environment variable {name}"), &text, vault),
             None => Err(format!("the environment variable {name} is not set")),
         },
     };
@@ -88,7 +88,7 @@ fn find_default(account: &str, vault: &dyn Vault) -> Result<GoogleCredential, St
     let settings = settings.or_else(|| Some(Path::new(&named(vault, "HOME")?).join(".config/gcloud")));
     if let Some(path) = settings.map(|folder| folder.join(GCLOUD_FILE)) {
         match vault.file(&path) {
-            Ok(text) => return parse(&path.display().to_string(), &text),
+            Ok(text) => return parse(&path.display().to_string(), &text, vault),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(format!("{}: {error}", path.display())),
         }
@@ -108,10 +108,10 @@ fn named(vault: &dyn Vault, name: &str) -> Option<String> {
 
 fn read_file(path: &Path, vault: &dyn Vault) -> Result<GoogleCredential, String> {
     let text = vault.file(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    parse(&path.display().to_string(), &text)
+    parse(&path.display().to_string(), &text, vault)
 }
 
-fn parse(origin: &str, text: &str) -> Result<GoogleCredential, String> {
-    GoogleCredential::parse(text, &rsa_signer)
+fn parse(origin: &str, text: &str, vault: &dyn Vault) -> Result<GoogleCredential, String> {
+    GoogleCredential::parse(text, &rsa_signer, &|name| vault.env(name))
         .map_err(|error| format!("{origin} is no credential of Google Cloud: {error}"))
 }

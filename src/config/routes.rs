@@ -276,6 +276,13 @@ fn read_provider(
     // A secret access key only signs: it is never sent.
     if let Some(secret) = credential.or(bearer).filter(|_| access.is_none()) {
         provider.set_credential(secret.expose()).ok()?;
+        if let Some(end) = provider.credential_end.and_then(|end| jiff::Timestamp::from_second(end).ok()) {
+            let verb = if end <= jiff::Timestamp::now() { "has ended" } else { "ends" };
+            table.warn(
+                format!("the API key is a short-term one, which {verb} at {end} and is not renewed"),
+                "set `aws` instead: its credentials are renewed".to_owned(),
+            );
+        }
     }
     provider.cloud = access;
     provider.preset = row.unwrap_or(provider.preset);

@@ -255,6 +255,7 @@ fn aws(key: &str) -> Option<KeyType> {
             "instance",
         ])),
         "duration" => KeyType::Duration,
+        "session_token" => KeyType::Choice,
         "region" | "service" | "access_key_id" | "profile" | "role_arn" | "session_name" | "external_id"
         | "token_file" | "endpoint" | "sts_url" => KeyType::Text,
         _ => return None,

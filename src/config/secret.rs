@@ -91,6 +91,11 @@ pub trait Vault {
     fn setting(&self, _name: &str) -> Option<String> {
         None
     }
+    /// Returns the region of the machine according to the instance metadata service of AWS at a URL; `None` if there is
+    /// none. May block for seconds.
+    fn instance_region(&self, _endpoint: &str) -> Option<String> {
+        None
+    }
     /// Returns whether secrets are read. If not, every secret counts as present.
     fn reads(&self) -> bool {
         true
@@ -123,6 +128,10 @@ impl Vault for Environment {
     fn file(&self, path: &Path) -> std::io::Result<String> {
         std::fs::read_to_string(path)
     }
+
+    fn instance_region(&self, endpoint: &str) -> Option<String> {
+        super::aws::instance_region(endpoint)
+    }
 }
 
 /// Environment and files of the process, which remembers the files that it reads, so that they can be watched.
@@ -152,6 +161,10 @@ impl Vault for WatchedEnvironment {
     fn files(&self) -> Vec<PathBuf> {
         self.0.lock().iter().cloned().collect()
     }
+
+    fn instance_region(&self, endpoint: &str) -> Option<String> {
+        Environment.instance_region(endpoint)
+    }
 }
 
 /// Secrets of the process, without certificates: for commands that use the store and open no listener.
@@ -165,6 +178,10 @@ impl Vault for OnlySecrets {
 
     fn file(&self, path: &Path) -> std::io::Result<String> {
         Environment.file(path)
+    }
+
+    fn instance_region(&self, endpoint: &str) -> Option<String> {
+        Environment.instance_region(endpoint)
     }
 
     fn reads_certificates(&self) -> bool {

@@ -96,11 +96,12 @@ pub fn route_embeddings(asked: EmbedRequest) -> Result<EmbedRoute, ApiError> {
         let items = rest.get(..count).unwrap_or_default();
         let mut body = BytesMut::new();
         ask::encode(&embed, items, &dialect, &asked.upstream, &mut body)?;
-        let action = (dialect.shape == EmbedShape::Parts).then_some(if count == 1 {
-            Action::Embed
-        } else {
-            Action::BatchEmbed
-        });
+        let action = match dialect.shape {
+            EmbedShape::Parts if count > 1 => Some(Action::BatchEmbed),
+            EmbedShape::Parts | EmbedShape::Content => Some(Action::Embed),
+            EmbedShape::Instances => Some(Action::Predict),
+            _ => None,
+        };
         calls.push(JobCall::api(body.freeze(), action));
         ranges.push(start..start + count);
         start += count;

@@ -14,6 +14,9 @@ impl Provider {
     /// Returns the embedding profile of a model for requests through `api`.
     pub fn embedding(&self, api: Api, model: &str) -> EmbedDialect {
         const LIST: EmbedDialect = EmbedDialect::LIST;
+        if self.kind == ProviderKind::Vertex {
+            return vertex(api, model);
+        }
         if api == Api::EmbedContent {
             // At most 100 contents. Source: Gemini API, "Batch requests".
             return EmbedDialect {
@@ -147,6 +150,28 @@ impl Provider {
     }
 }
 
+/// Returns the embedding profile of a model at Vertex AI: the older models have `predict`, for 250 texts or for one, and
+/// the newer ones `embedContent`, which takes one content; there is no method for several. Source: Vertex AI, "Text
+/// embeddings API", "Multimodal embeddings with Gemini".
+fn vertex(api: Api, model: &str) -> EmbedDialect {
+    let is_content = api == Api::EmbedContent;
+    EmbedDialect {
+        shape: if is_content { EmbedShape::Content } else { EmbedShape::Instances },
+        batch: if is_content || model.starts_with("gemini-embedding-") { 1 } else { 250 },
+        dimensions: "outputDimensionality",
+        purpose: "taskType",
+        words: PurposeWords::Tasks,
+        base64: false,
+        tokens: false,
+        plain: false,
+    }
+}
+
+/// Returns whether Vertex AI serves an embedding model by `embedContent`, and not by `predict`.
+pub(super) fn is_vertex_content(model: &str) -> bool {
+    model.strip_prefix("gemini-embedding-").is_some_and(|version| !version.starts_with('0'))
+}
+
 fn without<'t>(text: &'t str, end: &str) -> &'t str {
     text.strip_suffix(end).unwrap_or(text)
 }
@@ -163,6 +188,13 @@ mod tests {
             (ProviderKind::Cohere, "https://h/v2", Api::Embeddings, "m", "/v2/embed"),
             (ProviderKind::Cohere, "https://h/v2", Api::Rerank, "m", "/v2/rerank"),
             (ProviderKind::Voyage, "https://h/v1", Api::Rerank, "m", "/v1/rerank"),
+            (
+                ProviderKind::Vertex,
+                "https://h/v1/projects/p/locations/l",
+                Api::Embeddings,
+                "text-embedding-005",
+                "/v1/projects/p/locations/l/publishers/google/models/text-embedding-005:predict",
+            ),
             (ProviderKind::Tei, "http://h", Api::Embeddings, "m", "/v1/embeddings"),
             (ProviderKind::Tei, "http://h/v1", Api::Rerank, "m", "/rerank"),
             (
@@ -202,6 +234,37 @@ mod tests {
             ),
         ] {
             assert_eq!(Provider::at(kind, base).path(api, model, None), path, "{} {base}", kind.name());
+        }
+    }
+
+    #[test]
+    fn vertex_embeds_by_predict_or_by_one_content() {
+        let vertex = Provider::at(ProviderKind::Vertex, "https://h/v1/projects/p/locations/l");
+        for (model, api, shape, batch) in [
+            ("text-embedding-005", Api::Embeddings, EmbedShape::Instances, 250),
+            ("gemini-embedding-001", Api::Embeddings, EmbedShape::Instances, 1),
+            // No method takes several contents.
+            ("gemini-embedding-2-preview", Api::EmbedContent, EmbedShape::Content, 1),
+        ] {
+            let other = if api == Api::Embeddings { Api::EmbedContent } else { Api::Embeddings };
+            assert_eq!((vertex.serves(api, model), vertex.serves(other, model)), (true, false), "{model}");
+            let dialect = vertex.embedding(api, model);
+            assert_eq!((dialect.shape, dialect.batch), (shape, batch), "{model}");
+        }
+    }
+
+    #[test]
+    fn vertex_in_express_mode_takes_an_api_key() {
+        for (base, name) in [
+            ("https://aiplatform.googleapis.com/v1", "x-goog-api-key"),
+            ("https://aiplatform.googleapis.com/v1/projects/p/locations/l", "authorization"),
+        ] {
+            let mut vertex = Provider::at(ProviderKind::Vertex, base);
+            vertex.set_credential("key").unwrap();
+            assert_eq!(vertex.credential(Api::Generate).unwrap().0.as_str(), name, "{base}");
+            let path =
+                vertex.path(Api::Generate, "gemini-2.5-flash", Some(crate::wire::path::Action::Generate));
+            assert!(path.ends_with("/publishers/google/models/gemini-2.5-flash:generateContent"), "{path}");
         }
     }
 

@@ -114,7 +114,9 @@ impl ProviderKind {
             ProviderKind::Anthropic | ProviderKind::VertexAnthropic | ProviderKind::AzureAnthropic => {
                 &[Api::Messages, Api::CountTokens]
             }
-            ProviderKind::Vertex => &[Api::Generate, Api::Images, Api::Videos],
+            ProviderKind::Vertex => {
+                &[Api::Generate, Api::Embeddings, Api::EmbedContent, Api::Images, Api::Videos]
+            }
             ProviderKind::Gemini => &[Api::Generate, Api::EmbedContent, Api::Images, Api::Videos],
             ProviderKind::Bedrock => &[Api::Converse, Api::Messages, Api::Embeddings, Api::Rerank],
             ProviderKind::Cohere => &[Api::Rerank, Api::Embeddings],

@@ -109,6 +109,8 @@ pub struct Provider {
     pub base: BaseUrl,
     /// Credential as header values, marked as sensitive. `None` for a provider without authentication.
     credential: Option<Credential>,
+    /// End of that credential as it states it itself, as Unix time in seconds; `None` if it states none.
+    pub credential_end: Option<i64>,
     /// Access to a cloud platform, whose credentials are short-lived. `None` for a provider with a fixed credential.
     pub cloud: Option<CloudAccess>,
     /// Issuer of provider signatures (reasoning signatures) as it appears in ids that clients send back.
@@ -185,6 +187,7 @@ impl Provider {
             apis: setup.apis,
             base: setup.base,
             credential: None,
+            credential_end: None,
             cloud: None,
             headers: Vec::new(),
             http: HttpVersion::default(),
@@ -224,6 +227,8 @@ impl Provider {
         plain.set_sensitive(true);
         bearer.set_sensitive(true);
         self.credential = Some(Credential { plain, bearer });
+        let is_aws = self.kind == ProviderKind::Bedrock || self.base.host().ends_with(".amazonaws.com");
+        self.credential_end = is_aws.then(|| crate::cloud::aws::api_key_end(secret)).flatten();
         Ok(())
     }
 
@@ -260,8 +265,13 @@ impl Provider {
 
     /// Returns whether the API is enabled, and serves the model.
     pub fn serves(&self, api: Api, model: &str) -> bool {
-        self.offers(api)
-            && (self.kind != ProviderKind::Bedrock || bedrock::serves(api, model, self.offers(Api::Converse)))
+        let by_kind = match (self.kind, api) {
+            (ProviderKind::Bedrock, _) => bedrock::serves(api, model, self.offers(Api::Converse)),
+            (ProviderKind::Vertex, Api::Embeddings) => !endpoints::is_vertex_content(model),
+            (ProviderKind::Vertex, Api::EmbedContent) => endpoints::is_vertex_content(model),
+            _ => true,
+        };
+        self.offers(api) && by_kind
     }
 
     /// Returns the authentication header for an API, or `None` if no credential is set.
@@ -271,6 +281,10 @@ impl Provider {
             (ProviderKind::Bedrock, _) => (http::header::AUTHORIZATION, &credential.bearer),
             (ProviderKind::Azure | ProviderKind::AzureAnthropic, _) => {
                 (HeaderName::from_static("api-key"), &credential.plain)
+            }
+            // Express mode has API keys, and paths without a project (Vertex AI, "API keys in express mode").
+            (ProviderKind::Vertex, _) if !self.base.prefix().contains("/projects/") => {
+                (HeaderName::from_static("x-goog-api-key"), &credential.plain)
             }
             (ProviderKind::Vertex | ProviderKind::VertexAnthropic, _) => {
                 (http::header::AUTHORIZATION, &credential.bearer)
@@ -312,6 +326,11 @@ impl Provider {
                     path.push_str("/anthropic/v1");
                 }
                 path.push_str(resource(api, action));
+            }
+            (Api::Embeddings, _) if self.kind == ProviderKind::Vertex => {
+                path.push_str("/publishers/google/models/");
+                push_path_segment(&mut path, model);
+                path.push_str(":predict");
             }
             (Api::Generate | Api::EmbedContent, Some(action)) => {
                 if self.kind == ProviderKind::Vertex {

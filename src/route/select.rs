@@ -12,8 +12,10 @@ pub fn upstream_api(target: &Target, api: Api) -> Option<Api> {
     }
     // The two embedding APIs translate into each other.
     match api {
-        Api::Embeddings => return target.provider.offers(Api::EmbedContent).then_some(Api::EmbedContent),
-        Api::EmbedContent => return target.provider.offers(Api::Embeddings).then_some(Api::Embeddings),
+        Api::Embeddings | Api::EmbedContent => {
+            let other = if api == Api::Embeddings { Api::EmbedContent } else { Api::Embeddings };
+            return target.provider.serves(other, &target.model).then_some(other);
+        }
         _ => {}
     }
     // Any of the four formats translates into any other; an API without a format translates into none.

@@ -100,6 +100,10 @@ pub enum SimulatedProvider {
     ClaudeFoundry,
     /// Claude on Vertex AI: messages.
     ClaudeVertex,
+    /// Azure OpenAI: the APIs of OpenAI, below `/openai/v1` or with the deployment in the path.
+    AzureOpenAi,
+    /// Gemini on Vertex AI: content generation, token counting and embeddings, with a token, or in express mode a key.
+    GeminiVertex,
     /// Gemini API: content generation (whole and streamed), token counting, embeddings, images, videos and models.
     Google,
     /// Volcengine Ark: images and videos.
@@ -126,6 +130,8 @@ impl fmt::Display for SimulatedProvider {
             SimulatedProvider::Bedrock => "Bedrock",
             SimulatedProvider::ClaudeFoundry => "Foundry",
             SimulatedProvider::ClaudeVertex => "Vertex AI",
+            SimulatedProvider::AzureOpenAi => "Azure OpenAI",
+            SimulatedProvider::GeminiVertex => "Gemini on Vertex AI",
             SimulatedProvider::Google => "Google",
             SimulatedProvider::Ark => "Ark",
             SimulatedProvider::Cohere => "Cohere",
@@ -264,7 +270,10 @@ impl Simulator {
             | SimulatedProvider::Vllm
             | SimulatedProvider::Voyage => "v1",
             SimulatedProvider::ClaudeFoundry => "anthropic/v1",
-            SimulatedProvider::ClaudeVertex => "v1/projects/simulated/locations/global",
+            SimulatedProvider::AzureOpenAi => "openai/v1",
+            SimulatedProvider::ClaudeVertex | SimulatedProvider::GeminiVertex => {
+                "v1/projects/simulated/locations/global"
+            }
             SimulatedProvider::Google => "v1beta",
             SimulatedProvider::Ark => "api/v3",
             SimulatedProvider::Cohere => "v2",

@@ -99,7 +99,9 @@ impl Server {
             SimulatedProvider::ClaudeVertex => {
                 Site::Anthropic(anthropic::Site::at(anthropic::Platform::Vertex))
             }
-            SimulatedProvider::Google => Site::Google(google::Site),
+            SimulatedProvider::AzureOpenAi => Site::OpenAi(openai::Site::azure()),
+            SimulatedProvider::GeminiVertex => Site::Google(google::Site { is_vertex: true }),
+            SimulatedProvider::Google => Site::Google(google::Site { is_vertex: false }),
             SimulatedProvider::Ark => Site::Ark(image::Ark),
             SimulatedProvider::Cohere => Site::Search(search::Site::Cohere),
             SimulatedProvider::DashScope => Site::Search(search::Site::DashScope),

@@ -85,7 +85,10 @@ impl TokenExchange for AssumeRoleExchange {
             StepResult::Unreachable(reason) => {
                 Err(TokenError::Unreachable { server: SERVER, reason: reason.to_owned() })
             }
-            StepResult::Begin | StepResult::File(_) | StepResult::Unreadable(_) => {
+            StepResult::Begin
+            | StepResult::Challenge(_)
+            | StepResult::File(_)
+            | StepResult::Unreadable(_) => {
                 Err(TokenError::Configuration("the exchange of the role began twice".to_owned()))
             }
         }

@@ -132,6 +132,11 @@ impl TokenExchange for ContainerExchange {
             StepResult::Unreachable(reason) => {
                 Err(TokenError::Unreachable { server: SERVER, reason: reason.to_owned() })
             }
+            StepResult::Challenge(_) => Err(TokenError::Refused {
+                server: SERVER,
+                status: 401,
+                reason: "it demands another proof".to_owned(),
+            }),
             StepResult::Response { status: 200, body } => document::parse(SERVER, body).map(Step::Done),
             StepResult::Response { status, body } => {
                 Err(TokenError::Refused { server: SERVER, status, reason: excerpt(body) })

@@ -24,7 +24,7 @@ struct Document {
 ///
 /// # Errors
 /// Returns [`TokenError::Invalid`] if it has no valid credentials.
-pub(super) fn parse(what: &'static str, body: &[u8]) -> Result<Grant, TokenError> {
+pub(in crate::cloud) fn parse(what: &'static str, body: &[u8]) -> Result<Grant, TokenError> {
     let invalid = |reason: String| TokenError::Invalid { what: format!("the response of {what}"), reason };
     let document: Document = serde_json::from_slice(body)
         .map_err(|_| invalid("it is no JSON object of credentials".to_owned()))?;

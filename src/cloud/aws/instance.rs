@@ -11,7 +11,9 @@ use crate::cloud::token::{
 };
 
 /// Default endpoint.
-const ENDPOINT: &str = "http://169.254.169.254";
+pub const ENDPOINT: &str = "http://169.254.169.254";
+/// Endpoint in a network with IPv6 only.
+pub const ENDPOINT_IPV6: &str = "http://[fd00:ec2::254]";
 /// Path of the session token.
 const TOKEN_PATH: &str = "/latest/api/token";
 /// Path of the roles, and with a role's name behind it of its credentials.
@@ -91,7 +93,9 @@ impl TokenExchange for InstanceExchange {
             StepResult::Unreachable(reason) => {
                 return Err(TokenError::Unreachable { server: SERVER, reason: reason.to_owned() });
             }
-            StepResult::File(_) | StepResult::Unreadable(_) => return Err(invalid("no file was requested")),
+            StepResult::Challenge(_) | StepResult::File(_) | StepResult::Unreadable(_) => {
+                return Err(invalid("only responses were requested"));
+            }
         };
         if status != 200 {
             let reason = match (status, &self.token, &self.role) {

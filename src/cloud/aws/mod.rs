@@ -6,6 +6,7 @@
 //! Sources: "AWS SDKs and Tools Reference Guide" (<https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html>),
 //! "AWS Security Token Service API Reference", November 2026.
 
+mod api_key;
 mod assume_role;
 mod container;
 mod document;
@@ -18,10 +19,13 @@ mod web_identity;
 #[cfg(test)]
 mod tests;
 
+pub(in crate::cloud) use document::parse as parse_credentials;
+
+pub use api_key::api_key_end;
 pub use assume_role::AssumeRole;
 pub use container::{Container, ContainerToken};
 pub use fixed::Fixed;
-pub use instance::InstanceMetadata;
+pub use instance::{ENDPOINT, ENDPOINT_IPV6, InstanceMetadata};
 pub use profile::{ProfileFile, SharedProfile, profile_setting};
 pub use web_identity::WebIdentity;
 

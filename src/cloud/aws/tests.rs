@@ -211,3 +211,27 @@ fn fingerprints_differ_where_settings_do() {
     assert_ne!(container("/a"), container("/b"));
     assert_ne!(fingerprint("x", &["ab", "c"]), fingerprint("x", &["a", "bc"]));
 }
+
+#[test]
+fn api_key_states_its_end() {
+    let vectors: serde_json::Value =
+        serde_json::from_str(include_str!("../../../tests/vectors/sigv4.json")).unwrap();
+    let vectors = vectors["vectors"].as_array().unwrap();
+    let vector = vectors.iter().find(|vector| vector["name"] == "bedrock-short-term-api-key").unwrap();
+    let key = vector["token"].as_str().unwrap();
+    // 2026-11-21T10:11:12Z, and twelve hours.
+    assert_eq!(api_key_end(key), Some(1_795_255_872 + 43_200));
+    assert_eq!(api_key_end(&format!(" {key}\n")), api_key_end(key));
+    let encoded = |url: &str| format!("bedrock-api-key-{}", base64_simd::STANDARD.encode_to_string(url));
+    for other in [
+        "ABSKQmVkcm9ja0FQSUtleQ==".to_owned(),
+        "bedrock-api-key-".to_owned(),
+        "bedrock-api-key-%%%".to_owned(),
+        encoded("bedrock.amazonaws.com/"),
+        encoded("bedrock.amazonaws.com/?X-Amz-Date=20261121T101112Z"),
+        encoded("bedrock.amazonaws.com/?X-Amz-Date=now&X-Amz-Expires=1"),
+        encoded("bedrock.amazonaws.com/?X-Amz-Date=20261121T101112Z&X-Amz-Expires=-1"),
+    ] {
+        assert_eq!(api_key_end(&other), None, "{other}");
+    }
+}

@@ -61,6 +61,11 @@ impl TokenExchange for WebIdentityExchange {
             StepResult::Unreachable(reason) => {
                 Err(TokenError::Unreachable { server: SERVER, reason: reason.to_owned() })
             }
+            StepResult::Challenge(_) => Err(TokenError::Refused {
+                server: SERVER,
+                status: 401,
+                reason: "it demands another proof".to_owned(),
+            }),
             StepResult::Response { status, body } => sts::parse(status, body).map(Step::Done),
         }
     }

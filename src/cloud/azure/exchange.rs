@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::entra::{ClientProof, EntraApplication};
-use super::{AzureCredential, AzureIdentity};
+use super::{AzureCredential, AzureIdentity, ManagedIdentity};
 use crate::cloud::oauth::{Reply, SecretText, fingerprint};
 use crate::cloud::token::{CredentialSource, Step, StepResult, TokenError, TokenExchange, TokenRequest};
 
@@ -42,7 +42,26 @@ impl TokenExchange for AzureExchange {
         let credential = self.credential.clone();
         if self.is_sent {
             let reply = Reply { server: credential.identity.server(), secrets: &self.secrets };
-            return reply.grant(result).map(Step::Done);
+            return match (&credential.identity, result) {
+                (AzureIdentity::Managed(_), StepResult::Challenge(challenge)) => {
+                    ManagedIdentity::proof_file(challenge)
+                        .map(Step::Read)
+                        .map_err(|reason| reply.invalid(reason))
+                }
+                (AzureIdentity::Managed(identity), StepResult::File(proof)) => {
+                    let proof = SecretText::new(proof.trim());
+                    let request = identity.request_with_proof(&credential.scope, &proof);
+                    let request = request.map_err(|reason| reply.invalid(reason))?;
+                    Ok(self.send(request, vec![proof]))
+                }
+                (AzureIdentity::Managed(_), StepResult::Unreadable(reason)) => {
+                    Err(TokenError::Configuration(format!(
+                        "the file that Azure Arc demands cannot be read ({reason}): the user of the gateway must be in \
+                         the group himds"
+                    )))
+                }
+                _ => reply.grant(result).map(Step::Done),
+            };
         }
         match &credential.identity {
             AzureIdentity::Managed(identity) => {

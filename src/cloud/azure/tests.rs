@@ -181,3 +181,53 @@ fn settings_with_faults_name_the_field() {
         assert!(AzureCredential::new(scope, AzureIdentity::Application(identity)).is_err(), "{scope}");
     }
 }
+
+#[test]
+fn azure_arc_demands_a_file_of_its_agent() {
+    let endpoint = || IdentityEndpoint::Arc("http://localhost:40342/metadata/identity/oauth2/token".into());
+    let identity = ManagedIdentity::new(endpoint(), None).unwrap();
+    let credential = AzureCredential::new(SCOPE_OPENAI, AzureIdentity::Managed(identity)).unwrap();
+    let begin = || {
+        let mut exchange = credential.begin();
+        let request = sent(exchange.advance(StepResult::Begin, NOW).unwrap());
+        (exchange, request)
+    };
+    let (mut exchange, request) = begin();
+    assert_eq!(
+        request.url,
+        "http://localhost:40342/metadata/identity/oauth2/token?api-version=2019-11-01\
+         &resource=https%3A%2F%2Fcognitiveservices.azure.com"
+    );
+    assert_eq!((request.headers["metadata"].to_str().unwrap(), request.reads_challenge), ("true", true));
+    let file = "/var/opt/azcmagent/tokens/c7b2.key";
+    let step = exchange.advance(StepResult::Challenge(&format!("Basic realm={file}")), NOW).unwrap();
+    assert!(matches!(&step, Step::Read(path) if path.to_str() == Some(file)), "{step:?}");
+    let request = sent(exchange.advance(StepResult::File("proof-of-the-agent\n"), NOW).unwrap());
+    assert_eq!(
+        (request.headers["authorization"].to_str().unwrap(), request.reads_challenge),
+        ("Basic proof-of-the-agent", false)
+    );
+    let body = br#"{"access_token":"t","expires_on":"1700003600"}"#;
+    let step = exchange.advance(StepResult::Response { status: 200, body }, NOW).unwrap();
+    assert!(matches!(step, Step::Done(_)), "{step:?}");
+
+    // A server that is not the agent must not get another file.
+    for challenge in [
+        "Basic realm=/etc/shadow",
+        "Basic realm=/var/opt/azcmagent/tokens/../../../etc/x.key",
+        "Basic realm=/var/opt/azcmagent/tokens/.key",
+        "Basic realm=/var/opt/azcmagent/tokens/a",
+        "Bearer realm=/var/opt/azcmagent/tokens/a.key",
+        "",
+    ] {
+        let (mut exchange, _) = begin();
+        let refused = exchange.advance(StepResult::Challenge(challenge), NOW).unwrap_err();
+        assert_eq!(refused.label(), "invalid", "{challenge}");
+    }
+    let (mut exchange, _) = begin();
+    exchange.advance(StepResult::Challenge(&format!("Basic realm={file}")), NOW).unwrap();
+    let unreadable = exchange.advance(StepResult::Unreadable("permission denied"), NOW).unwrap_err();
+    assert!(unreadable.to_string().contains("group himds"), "{unreadable}");
+    let named = ManagedIdentity::new(endpoint(), Some("client")).unwrap_err();
+    assert!(named.to_string().contains("Azure Arc"), "{named}");
+}

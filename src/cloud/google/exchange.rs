@@ -2,14 +2,17 @@
 //! account that is impersonated.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::Method;
+use http::{Method, header};
 use serde::Serialize;
 
+use super::aws_subject::{AwsSubjectExchange, SubjectStep};
+use super::external::ExternalAccount;
 use super::{AuthorizedUser, BaseCredential, GoogleCredential, SCOPE, ServiceAccount};
 use crate::cloud::oauth::{Assertion, AssertionAlgorithm, Reply, SERVER_TIMEOUT, SecretText, fingerprint};
 use crate::cloud::token::{
-    Credential, CredentialSource, Grant, Step, StepResult, TokenError, TokenExchange, TokenRequest,
+    Credential, CredentialSource, Grant, Lifetime, Step, StepResult, TokenError, TokenExchange, TokenRequest,
 };
 
 /// Life of an assertion in seconds: the longest that the token server accepts.
@@ -17,8 +20,21 @@ const ASSERTION_LIFE: i64 = 3_600;
 /// Seconds by which an assertion is dated back, for a token server whose clock is slow.
 const ASSERTION_SKEW: i64 = 10;
 
+/// Life of an assertion that stands in place of an access token.
+const SELF_SIGNED_LIFE: Duration = Duration::from_secs(3_590);
+
 /// Server of the last exchange of an impersonation, in words.
 const IAM: &str = "the service account credentials API";
+
+/// Claims of an assertion that stands in place of an access token (AIP-4111).
+#[derive(Serialize)]
+struct SelfSignedClaims<'a> {
+    iss: &'a str,
+    sub: &'a str,
+    scope: &'a str,
+    iat: i64,
+    exp: i64,
+}
 
 /// Claims of a service account (RFC 7523; Google Identity, "Using OAuth 2.0 for Server to Server Applications").
 #[derive(Serialize)]
@@ -48,7 +64,12 @@ impl CredentialSource for GoogleCredential {
 
     fn begin(&self) -> Box<dyn TokenExchange> {
         let credential = Arc::new(self.clone());
-        Box::new(GoogleExchange { credential, stage: Stage::Begin, secrets: Vec::new() })
+        Box::new(GoogleExchange {
+            credential,
+            stage: Stage::Begin,
+            aws: AwsSubjectExchange::default(),
+            secrets: Vec::new(),
+        })
     }
 }
 
@@ -64,6 +85,8 @@ enum Stage {
 struct GoogleExchange {
     credential: Arc<GoogleCredential>,
     stage: Stage,
+    /// Progress towards a subject token of AWS; unused for other sources.
+    aws: AwsSubjectExchange,
     /// Secrets of the last request.
     secrets: Vec<SecretText>,
 }
@@ -73,14 +96,19 @@ impl TokenExchange for GoogleExchange {
         let credential = self.credential.clone();
         let reply = Reply { server: credential.base.server(), secrets: &self.secrets };
         match self.stage {
-            Stage::Begin => self.begin(&credential.base, now),
+            Stage::Begin => match &credential.base {
+                BaseCredential::ServiceAccount(account)
+                    if account.self_signs && credential.impersonation.is_none() =>
+                {
+                    account.self_signed(now).map(Step::Done)
+                }
+                base => self.begin(base, now),
+            },
             Stage::Subject => {
                 let BaseCredential::ExternalAccount(account) = &credential.base else {
                     return Err(reply.invalid("none was requested"));
                 };
-                let subject = account.subject(result)?;
-                let request = account.request(&subject);
-                Ok(self.send(Stage::Token, request, account.secrets(subject)))
+                self.subject(account, result, now)
             }
             Stage::Token => {
                 let grant = reply.grant(result)?;
@@ -111,9 +139,25 @@ impl GoogleExchange {
             }
             BaseCredential::ExternalAccount(account) => {
                 self.stage = Stage::Subject;
-                account.first_step()
+                self.subject(account, StepResult::Begin, now)?
             }
             BaseCredential::Metadata(server) => self.send(Stage::Token, server.request(), Vec::new()),
+        })
+    }
+
+    /// Takes a result on the way to the subject token, which is exchanged once it is there.
+    fn subject(
+        &mut self,
+        account: &ExternalAccount,
+        result: StepResult<'_>,
+        now: i64,
+    ) -> Result<Step, TokenError> {
+        Ok(match account.advance(&mut self.aws, result, now)? {
+            SubjectStep::Next(step) => step,
+            SubjectStep::Token(subject) => {
+                let request = account.request(&subject);
+                self.send(Stage::Token, request, account.secrets(subject))
+            }
         })
     }
 
@@ -150,6 +194,25 @@ impl ServiceAccount {
         assertion.sign(&self.signer)
     }
 
+    /// Returns an assertion in place of an access token.
+    fn self_signed(&self, now: i64) -> Result<Grant, TokenError> {
+        let issued = now.saturating_sub(ASSERTION_SKEW);
+        let claims = SelfSignedClaims {
+            iss: &self.email,
+            sub: &self.email,
+            scope: SCOPE,
+            iat: issued,
+            exp: issued.saturating_add(ASSERTION_LIFE),
+        };
+        let key_id = self.key_id.as_deref();
+        let assertion = Assertion { algorithm: AssertionAlgorithm::Rs256, key_id, thumbprint: None, claims };
+        let token = assertion.sign(&self.signer)?;
+        Ok(Grant {
+            credential: Credential::Bearer(token.expose().into()),
+            lifetime: Lifetime::For(SELF_SIGNED_LIFE),
+        })
+    }
+
     fn request(&self, assertion: &SecretText) -> TokenRequest {
         TokenRequest::new(Method::POST, self.token_url.to_string(), SERVER_TIMEOUT).with_form(&[
             ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
@@ -160,11 +223,14 @@ impl ServiceAccount {
 
 impl AuthorizedUser {
     fn request(&self) -> TokenRequest {
-        TokenRequest::new(Method::POST, self.token_url.to_string(), SERVER_TIMEOUT).with_form(&[
-            ("grant_type", "refresh_token"),
-            ("client_id", &self.client_id),
-            ("client_secret", self.client_secret.expose()),
-            ("refresh_token", self.refresh_token.expose()),
-        ])
+        let request = TokenRequest::new(Method::POST, self.token_url.to_string(), SERVER_TIMEOUT);
+        let mut form = vec![("grant_type", "refresh_token"), ("refresh_token", self.refresh_token.expose())];
+        if self.is_basic {
+            let pair = format!("{}:{}", self.client_id, self.client_secret.expose());
+            let basic = format!("Basic {}", base64_simd::STANDARD.encode_to_string(pair));
+            return request.with_form(&form).with_header(header::AUTHORIZATION, &basic);
+        }
+        form.extend([("client_id", &*self.client_id), ("client_secret", self.client_secret.expose())]);
+        request.with_form(&form)
     }
 }

@@ -7,7 +7,8 @@ use http::{HeaderName, HeaderValue, Method, header};
 use serde_json::{Value, json};
 
 use super::SCOPE;
-use super::file::FileFields;
+use super::aws_subject::{AwsSubject, AwsSubjectExchange, SubjectStep};
+use super::file::{FileFields, Variables};
 use crate::cloud::oauth::{
     CredentialFileError, METADATA_TIMEOUT, Reply, SERVER_TIMEOUT, SecretText, TokenEndpoint, string_member,
 };
@@ -17,8 +18,7 @@ use crate::cloud::token::{Step, StepResult, TokenError, TokenRequest};
 const MAX_HEADERS: usize = 16;
 
 /// Sources of subject tokens that are not supported, and how messages name them.
-const UNSUPPORTED: [(&str, &str); 3] =
-    [("executable", "an executable"), ("environment_id", "AWS"), ("certificate", "a certificate")];
+const UNSUPPORTED: [(&str, &str); 2] = [("executable", "an executable"), ("certificate", "a certificate")];
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct ExternalAccount {
@@ -31,9 +31,16 @@ pub(super) struct ExternalAccount {
     workforce_project: Option<Box<str>>,
 }
 
-/// Where the subject token is, and its format there.
+/// Source of the subject token.
 #[derive(Clone, Debug, Hash)]
-struct SubjectSource {
+enum SubjectSource {
+    Document(SubjectDocument),
+    Aws(Box<AwsSubject>),
+}
+
+/// Where a subject token is, and its format there.
+#[derive(Clone, Debug, Hash)]
+struct SubjectDocument {
     location: SubjectLocation,
     /// Member of a JSON object with the token; `None` if the token stands alone.
     member: Option<Box<str>>,
@@ -46,62 +53,44 @@ enum SubjectLocation {
 }
 
 impl ExternalAccount {
-    pub(super) fn parse(fields: FileFields<'_>) -> Result<Self, CredentialFileError> {
+    pub(super) fn parse(fields: FileFields<'_>, env: Variables<'_>) -> Result<Self, CredentialFileError> {
         let path = "credential_source";
         let source = fields.object(path, path)?.ok_or_else(|| fields.wrong(path, "is missing"))?;
+        let audience = fields.required("audience")?;
         let client = fields.text("client_id")?.map(|id| {
             let secret = fields.text("client_secret")?.unwrap_or_default();
             let basic = base64_simd::STANDARD.encode_to_string(format!("{id}:{secret}"));
             Ok(SecretText::new(format!("Basic {basic}")))
         });
         Ok(ExternalAccount {
-            audience: fields.required("audience")?.into(),
+            audience: audience.into(),
             token_type: fields.required("subject_token_type")?.into(),
             token_url: fields.required_endpoint("token_url")?,
-            source: SubjectSource::parse(source)?,
+            source: match source.get("environment_id") {
+                Some(_) => SubjectSource::Aws(Box::new(AwsSubject::parse(source, audience, env)?)),
+                None => SubjectSource::Document(SubjectDocument::parse(source)?),
+            },
             client: client.transpose()?,
             workforce_project: fields.text("workforce_pool_user_project")?.map(Into::into),
         })
     }
 
-    /// Returns the step that brings the subject token.
-    pub(super) fn first_step(&self) -> Step {
-        match &self.source.location {
-            SubjectLocation::File(path) => Step::Read(path.clone()),
-            SubjectLocation::Url { url, headers } => {
-                let request = TokenRequest::new(Method::GET, url.to_string(), METADATA_TIMEOUT);
-                let add = |request: TokenRequest, (name, value): &(HeaderName, SecretText)| {
-                    request.with_header(name.clone(), value.expose())
-                };
-                Step::Send(headers.iter().fold(request, add))
+    /// Takes the result of the last step towards the subject token. `progress` belongs to the exchange.
+    ///
+    /// # Errors
+    /// Returns [`TokenError`] if there is no subject token.
+    pub(super) fn advance(
+        &self,
+        progress: &mut AwsSubjectExchange,
+        result: StepResult<'_>,
+        now: i64,
+    ) -> Result<SubjectStep, TokenError> {
+        match (&self.source, result) {
+            (SubjectSource::Aws(source), result) => progress.advance(source, result, now),
+            (SubjectSource::Document(document), StepResult::Begin) => {
+                Ok(SubjectStep::Next(document.first_step()))
             }
-        }
-    }
-
-    /// Returns the subject token of the first step's result.
-    pub(super) fn subject(&self, result: StepResult<'_>) -> Result<SecretText, TokenError> {
-        match &self.source.location {
-            SubjectLocation::File(path) => {
-                let shown = path.display();
-                match result {
-                    StepResult::File(text) => {
-                        self.source.token_in(text.as_bytes()).map_err(|reason| TokenError::Invalid {
-                            what: format!("the token file {shown}"),
-                            reason: reason.to_owned(),
-                        })
-                    }
-                    StepResult::Unreadable(reason) => Err(TokenError::Configuration(format!(
-                        "the token file {shown} cannot be read: {reason}"
-                    ))),
-                    _ => Err(TokenError::Configuration(format!("the token file {shown} was not read"))),
-                }
-            }
-            SubjectLocation::Url { headers, .. } => {
-                let secrets: Vec<SecretText> = headers.iter().map(|(_, value)| value.clone()).collect();
-                let reply = Reply { server: "the server of subject tokens", secrets: &secrets };
-                let body = reply.body(result)?;
-                self.source.token_in(body).map_err(|reason| reply.invalid(reason))
-            }
+            (SubjectSource::Document(document), result) => document.subject(result).map(SubjectStep::Token),
         }
     }
 
@@ -133,7 +122,7 @@ impl ExternalAccount {
     }
 }
 
-impl SubjectSource {
+impl SubjectDocument {
     fn parse(fields: FileFields<'_>) -> Result<Self, CredentialFileError> {
         for (field, source) in UNSUPPORTED {
             if fields.get(field).is_some() {
@@ -149,14 +138,55 @@ impl SubjectSource {
             (None, None) => return Err(fields.wrong("file", "is missing, and there is no `url` either")),
         };
         let Some(format) = fields.object("format", "credential_source.format")? else {
-            return Ok(SubjectSource { location, member: None });
+            return Ok(SubjectDocument { location, member: None });
         };
         let member = match format.text("type")? {
             None | Some("text") => None,
             Some("json") => Some(format.required("subject_token_field_name")?.into()),
             Some(_) => return Err(format.wrong("type", "must be \"text\" or \"json\"")),
         };
-        Ok(SubjectSource { location, member })
+        Ok(SubjectDocument { location, member })
+    }
+
+    /// Returns the step that brings the subject token.
+    fn first_step(&self) -> Step {
+        match &self.location {
+            SubjectLocation::File(path) => Step::Read(path.clone()),
+            SubjectLocation::Url { url, headers } => {
+                let request = TokenRequest::new(Method::GET, url.to_string(), METADATA_TIMEOUT);
+                let add = |request: TokenRequest, (name, value): &(HeaderName, SecretText)| {
+                    request.with_header(name.clone(), value.expose())
+                };
+                Step::Send(headers.iter().fold(request, add))
+            }
+        }
+    }
+
+    /// Returns the subject token of the first step's result.
+    fn subject(&self, result: StepResult<'_>) -> Result<SecretText, TokenError> {
+        match &self.location {
+            SubjectLocation::File(path) => {
+                let shown = path.display();
+                match result {
+                    StepResult::File(text) => {
+                        self.token_in(text.as_bytes()).map_err(|reason| TokenError::Invalid {
+                            what: format!("the token file {shown}"),
+                            reason: reason.to_owned(),
+                        })
+                    }
+                    StepResult::Unreadable(reason) => Err(TokenError::Configuration(format!(
+                        "the token file {shown} cannot be read: {reason}"
+                    ))),
+                    _ => Err(TokenError::Configuration(format!("the token file {shown} was not read"))),
+                }
+            }
+            SubjectLocation::Url { headers, .. } => {
+                let secrets: Vec<SecretText> = headers.iter().map(|(_, value)| value.clone()).collect();
+                let reply = Reply { server: "the server of subject tokens", secrets: &secrets };
+                let body = reply.body(result)?;
+                self.token_in(body).map_err(|reason| reply.invalid(reason))
+            }
+        }
     }
 
     /// Returns the token in the bytes of the source.

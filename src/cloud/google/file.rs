@@ -14,8 +14,14 @@ use crate::cloud::oauth::{
 /// Token server of service accounts and users, if the file names none.
 const TOKEN_URL: &str = "https://oauth2.googleapis.com/token";
 
+/// Domain of Google's own services.
+const UNIVERSE: &str = "googleapis.com";
+
 /// Makes the signer of a private key in PEM. The error is the end of a sentence about the key.
 pub type MakeSigner<'a> = &'a dyn Fn(&str) -> Result<Arc<dyn AssertionSigner>, String>;
+
+/// Environment variables by their name. A credential of AWS may be there.
+pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Object of a credential file, with the path that error messages name.
 #[derive(Clone, Copy)]
@@ -80,11 +86,15 @@ impl<'a> FileFields<'a> {
 }
 
 impl GoogleCredential {
-    /// Reads a credential file. `signer` makes the signer of a private key.
+    /// Reads a credential file. `signer` makes the signer of a private key; `env` are the variables of the environment.
     ///
     /// # Errors
     /// Returns the field that is missing or wrong, without its value.
-    pub fn parse(text: &str, signer: MakeSigner<'_>) -> Result<Self, CredentialFileError> {
+    pub fn parse(
+        text: &str,
+        signer: MakeSigner<'_>,
+        env: Variables<'_>,
+    ) -> Result<Self, CredentialFileError> {
         if text.len() > MAX_DOCUMENT {
             return Err(CredentialFileError::TooLarge);
         }
@@ -96,14 +106,14 @@ impl GoogleCredential {
         let (base, impersonation) = if is_impersonated {
             let path = "source_credentials";
             let source = fields.object(path, path)?.ok_or_else(|| fields.wrong(path, "is missing"))?;
-            let (base, further) = parse_base(source, signer)?;
+            let (base, further) = parse_base(source, signer, env)?;
             if further.is_some() {
                 return Err(fields.wrong(path, "must not impersonate a service account itself"));
             }
             let missing = || fields.wrong("service_account_impersonation_url", "is missing");
             (base, Some(Impersonation::parse(fields)?.ok_or_else(missing)?))
         } else {
-            parse_base(fields, signer)?
+            parse_base(fields, signer, env)?
         };
         Ok(GoogleCredential { base, impersonation, quota_project })
     }
@@ -113,22 +123,25 @@ impl GoogleCredential {
 fn parse_base(
     fields: FileFields<'_>,
     signer: MakeSigner<'_>,
+    env: Variables<'_>,
 ) -> Result<(BaseCredential, Option<Impersonation>), CredentialFileError> {
     match fields.required("type")? {
         "service_account" => Ok((BaseCredential::ServiceAccount(service_account(fields, signer)?), None)),
         "authorized_user" => Ok((BaseCredential::AuthorizedUser(authorized_user(fields)?), None)),
+        "external_account_authorized_user" => {
+            Ok((BaseCredential::AuthorizedUser(workforce_user(fields)?), None))
+        }
         "external_account" => {
-            let account = ExternalAccount::parse(fields)?;
+            let account = ExternalAccount::parse(fields, env)?;
             Ok((BaseCredential::ExternalAccount(account), Impersonation::parse(fields)?))
         }
-        kind @ ("external_account_authorized_user"
-        | "gdch_service_account"
-        | "impersonated_service_account") => {
+        kind @ ("gdch_service_account" | "impersonated_service_account") => {
             Err(fields.wrong("type", format!("is {kind}, which is not supported here")))
         }
         _ => Err(fields.wrong(
             "type",
-            "must be service_account, authorized_user, external_account or impersonated_service_account",
+            "must be service_account, authorized_user, external_account, external_account_authorized_user or \
+             impersonated_service_account",
         )),
     }
 }
@@ -139,11 +152,15 @@ fn service_account(
 ) -> Result<ServiceAccount, CredentialFileError> {
     let private_key = fields.required("private_key")?;
     let signer = signer(private_key).map_err(|reason| fields.wrong("private_key", reason))?;
+    let universe = fields.text("universe_domain")?.unwrap_or(UNIVERSE);
+    let token_url = token_url(fields)?;
     Ok(ServiceAccount {
+        // Another address is one of a proxy or of another universe: there the tokens of that server are expected.
+        self_signs: token_url.to_string() == TOKEN_URL && universe == UNIVERSE,
         email: fields.required("client_email")?.into(),
         key_id: fields.text("private_key_id")?.map(Into::into),
         signer: SharedSigner(signer),
-        token_url: token_url(fields)?,
+        token_url,
     })
 }
 
@@ -152,7 +169,20 @@ fn authorized_user(fields: FileFields<'_>) -> Result<AuthorizedUser, CredentialF
         client_id: fields.required("client_id")?.into(),
         client_secret: SecretText::new(fields.required("client_secret")?),
         refresh_token: SecretText::new(fields.required("refresh_token")?),
+        is_basic: false,
         token_url: token_url(fields)?,
+    })
+}
+
+/// Reads the refresh token of a user of a workforce pool (`gcloud auth application-default login` with a login
+/// configuration).
+fn workforce_user(fields: FileFields<'_>) -> Result<AuthorizedUser, CredentialFileError> {
+    Ok(AuthorizedUser {
+        client_id: fields.required("client_id")?.into(),
+        client_secret: SecretText::new(fields.required("client_secret")?),
+        refresh_token: SecretText::new(fields.required("refresh_token")?),
+        is_basic: true,
+        token_url: fields.required_endpoint("token_url")?,
     })
 }
 

@@ -6,6 +6,7 @@
 //! Source: Google Cloud, "Authenticate by using Application Default Credentials"; AIP-4110, AIP-4112, AIP-4115, AIP-4117
 //! (<https://google.aip.dev/auth>).
 
+mod aws_subject;
 mod exchange;
 mod external;
 mod file;
@@ -15,7 +16,7 @@ mod metadata;
 #[cfg(test)]
 mod tests;
 
-pub use file::MakeSigner;
+pub use file::{MakeSigner, Variables};
 pub use metadata::{METADATA_HOST, MetadataServer};
 
 use super::oauth::{SecretText, SharedSigner, TokenEndpoint};
@@ -48,6 +49,8 @@ struct ServiceAccount {
     key_id: Option<Box<str>>,
     signer: SharedSigner,
     token_url: TokenEndpoint,
+    /// Whether Google's services accept the assertion itself in place of a token, so that none is requested (AIP-4111).
+    self_signs: bool,
 }
 
 /// Refresh token of a user, as `gcloud auth application-default login` stores it.
@@ -56,6 +59,8 @@ struct AuthorizedUser {
     client_id: Box<str>,
     client_secret: SecretText,
     refresh_token: SecretText,
+    /// Whether the client proves itself in the header `authorization`, and not in the form.
+    is_basic: bool,
     token_url: TokenEndpoint,
 }
 

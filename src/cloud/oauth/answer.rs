@@ -43,9 +43,10 @@ impl Reply<'_> {
             StepResult::Unreachable(reason) => {
                 Err(TokenError::Unreachable { server: self.server, reason: reason.to_owned() })
             }
-            StepResult::Begin | StepResult::File(_) | StepResult::Unreadable(_) => {
-                Err(self.invalid("it is no response"))
-            }
+            StepResult::Begin
+            | StepResult::Challenge(_)
+            | StepResult::File(_)
+            | StepResult::Unreadable(_) => Err(self.invalid("it is no response")),
         }
     }
 

@@ -64,6 +64,8 @@ pub enum Standing {
     Valid,
     /// It has expired.
     Expired,
+    /// It has expired, and is used on: its provider may accept it while the token server is away.
+    Outlived,
 }
 
 /// State of the renewal of one credential. All times are those of a clock that never goes back, as the time since any
@@ -119,6 +121,7 @@ impl Renewal {
     pub fn standing(&self, now: Duration) -> Standing {
         match (self.has_credential, self.end) {
             (false, _) => Standing::Missing,
+            (true, Some(end)) if end <= now && self.outlives => Standing::Outlived,
             (true, Some(end)) if end <= now => Standing::Expired,
             (true, _) => Standing::Valid,
         }
@@ -181,7 +184,8 @@ impl Renewal {
         let most = match (self.standing(now), self.end) {
             // At least a few attempts fit into what is left of the credential's life, also of a short one.
             (Standing::Valid, Some(end)) => longest.min(end.saturating_sub(now) / 4),
-            (Standing::Valid, None) => longest,
+            // Requests have a credential, as far as can be known here.
+            (Standing::Valid, None) | (Standing::Outlived, _) => longest,
             (Standing::Missing | Standing::Expired, _) => self.policy.urgent,
         };
         let pause = doubled.min(most);

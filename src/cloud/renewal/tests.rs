@@ -139,6 +139,22 @@ fn renewal_keeps_an_expired_credential_that_its_provider_may_accept() {
     assert_eq!(renewal.due(), renewal.end());
 }
 
+#[test]
+fn renewal_of_an_outlived_credential_is_tried_every_minute() {
+    let mut renewal = Renewal::new(RenewalPolicy::default(), true, secs(0));
+    granted(&mut renewal, 3_600, 0);
+    assert_eq!(renewal.standing(secs(3_599)), Standing::Valid);
+    assert_eq!(renewal.standing(secs(3_600)), Standing::Outlived);
+    for _ in 0..20 {
+        renewal.fail(secs(4_000), u64::MAX);
+    }
+    // Requests have a credential: the service is not asked every few seconds, as it is without one.
+    let due = renewal.due().unwrap();
+    assert!(due > secs(4_050) && due <= secs(4_060), "{due:?}");
+    granted(&mut renewal, 3_600, 4_060);
+    assert_eq!(renewal.standing(secs(4_061)), Standing::Valid);
+}
+
 /// A token server that is away for some time, at any point of a credential's life: there is always a valid credential.
 #[test]
 fn renewal_outlasts_an_outage_that_is_shorter_than_the_life() {

@@ -35,10 +35,16 @@ impl ClockSkew {
         true
     }
 
+    /// Returns whether the difference is another one than that which a request was dated with, by more than servers
+    /// tolerate, so that a request with the corrected time may succeed.
+    pub fn differs(&self, dated_with: i64) -> bool {
+        self.seconds().saturating_sub(dated_with).abs() >= DETECTION
+    }
+
     /// Returns whether a refused signature may be due to the clock, so that a request with the corrected time may
     /// succeed. `signed_with` is the difference that the refused request was signed with.
     pub fn explains(&self, error: &str, signed_with: i64) -> bool {
-        is_clock_error(error) && self.seconds().saturating_sub(signed_with).abs() >= DETECTION
+        is_clock_error(error) && self.differs(signed_with)
     }
 }
 

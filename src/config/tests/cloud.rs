@@ -2,44 +2,63 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::config::Vault;
 use crate::config::report::Report;
 use crate::config::routes::read_files;
 use crate::config::sources::SourceText;
+use crate::provider::Provider;
 
 const RSA_KEY: &str = include_str!("../../../tests/support/cloud/rsa_key.pem");
 const CERTIFICATE: &str = include_str!("../../../tests/support/cloud/certificate.pem");
 
 /// Environment and files of a test.
 #[derive(Default)]
-struct Machine {
+pub(super) struct Machine {
     env: HashMap<&'static str, String>,
     files: HashMap<&'static str, String>,
+    /// File that exists and cannot be read.
+    unreadable: Option<&'static str>,
+    /// Region of the instance.
+    region: Option<&'static str>,
 }
 
 impl Machine {
-    fn env(mut self, name: &'static str, text: &str) -> Self {
+    pub(super) fn env(mut self, name: &'static str, text: &str) -> Self {
         self.env.insert(name, text.to_owned());
         self
     }
 
-    fn file(mut self, path: &'static str, text: &str) -> Self {
+    pub(super) fn file(mut self, path: &'static str, text: &str) -> Self {
         self.files.insert(path, text.to_owned());
         self
     }
 
+    pub(super) fn unreadable(mut self, path: &'static str) -> Self {
+        self.unreadable = Some(path);
+        self
+    }
+
+    pub(super) fn region(mut self, region: &'static str) -> Self {
+        self.region = Some(region);
+        self
+    }
+
     /// Reads a provider with these lines. Returns the name of its source, or the report.
-    fn read(&self, kind: &str, lines: &str) -> Result<&'static str, Report> {
+    pub(super) fn read(&self, kind: &str, lines: &str) -> Result<&'static str, Report> {
+        Ok(self.provider(kind, lines)?.cloud.as_ref().unwrap().source.name())
+    }
+
+    pub(super) fn provider(&self, kind: &str, lines: &str) -> Result<Arc<Provider>, Report> {
         let text =
             format!("[[provider]]\nname = \"p\"\nkind = \"{kind}\"\nbase_url = \"https://h/v1\"\n{lines}\n");
         let file = SourceText { path: Path::new("/conf/routes.toml"), text: &text };
         let routed = read_files(&[file], self, &|_| Err(std::io::ErrorKind::NotFound.into()))?;
-        let provider = routed.routes.providers().first().cloned().unwrap();
-        Ok(provider.cloud.as_ref().unwrap().source.name())
+        Ok(routed.routes.providers().first().cloned().unwrap())
     }
 
-    fn fault(&self, kind: &str, lines: &str) -> String {
+    pub(super) fn fault(&self, kind: &str, lines: &str) -> String {
         let report = self.read(kind, lines).unwrap_err();
         assert!(!format!("{report} {report:?}").contains("HUSH"), "{report}");
         report.to_string()
@@ -52,8 +71,15 @@ impl Vault for Machine {
     }
 
     fn file(&self, path: &Path) -> std::io::Result<String> {
+        if self.unreadable.is_some_and(|unreadable| path == Path::new(unreadable)) {
+            return Err(std::io::ErrorKind::PermissionDenied.into());
+        }
         let found = path.to_str().and_then(|path| self.files.get(path));
         found.cloned().ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    }
+
+    fn instance_region(&self, _endpoint: &str) -> Option<String> {
+        self.region.map(str::to_owned)
     }
 }
 
@@ -221,7 +247,11 @@ fn azure_faults_say_what_is_wrong() {
             "azure = { source = \"workload-identity\" }".to_owned(),
             "AZURE_FEDERATED_TOKEN_FILE is not set",
         ),
-        (&arc, "azure = { source = \"managed-identity\" }".to_owned(), "Azure Arc"),
+        (
+            &arc,
+            "azure = { source = \"managed-identity\" }".to_owned(),
+            "IDENTITY_ENDPOINT is set without IDENTITY_HEADER (App Service) and without IMDS_ENDPOINT (Azure Arc)",
+        ),
     ] {
         let fault = machine.fault("azure", &lines);
         assert!(fault.contains(expected), "{lines}: {fault}");

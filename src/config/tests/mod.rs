@@ -3,6 +3,7 @@
 //! The cases are folders in `tests/config/`, each beside its expected text. `UPDATE_GOLDEN=1` rewrites the expected
 //! texts. The examples in `conf/` have tests of their own and must not be tested here.
 
+mod aws;
 mod cloud;
 mod entries;
 mod golden;

@@ -11,7 +11,7 @@ use crate::proxy::driver::connection::Connections;
 use crate::proxy::driver::encoding::ContentDecoder;
 use crate::proxy::driver::peer::Upstream;
 use crate::proxy::driver::provider_session::ProviderSession;
-use crate::proxy::driver::reader::{Read, ResponseReader};
+use crate::proxy::driver::reader::{MAX_ERROR_BODY, Read, ResponseReader};
 use crate::proxy::driver::throughput::Throughput;
 
 /// Pool to which a connection returns, and its peer there.
@@ -28,6 +28,8 @@ pub(in crate::proxy) struct OpenResponse {
     timeouts: Timeouts,
     rate: Option<Throughput>,
     headers: HeaderMap,
+    /// Beginning of the body that was read ahead, and the fault that ended it; both are delivered by the next reads.
+    ahead: (Bytes, Option<BodyError>),
     pub(in crate::proxy) status: u16,
     /// `content-length` in bytes; `None` if it is absent or not a number.
     pub(in crate::proxy) length: Option<u64>,
@@ -59,6 +61,7 @@ impl OpenResponse {
         let mut response = OpenResponse {
             status: head.status.as_u16(),
             headers: head.headers,
+            ahead: (Bytes::new(), None),
             length: None,
             session: Some(session),
             pool,
@@ -87,6 +90,27 @@ impl OpenResponse {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
+    /// Reads an error body of at most [`MAX_ERROR_BODY`] bytes and returns it; the next reads deliver it again. Empty for
+    /// a compressed body, which only its reader can decode.
+    pub(super) async fn read_ahead(&mut self) -> &[u8] {
+        if self.headers.contains_key(header::CONTENT_ENCODING) {
+            return &[];
+        }
+        let mut body = BytesMut::new();
+        let fault = loop {
+            match self.next().await {
+                Ok(Some(piece)) => body.extend_from_slice(&piece),
+                Ok(None) => break None,
+                Err(error) => break Some(error),
+            }
+            if body.len() >= MAX_ERROR_BODY {
+                break None;
+            }
+        };
+        self.ahead = (body.freeze(), fault);
+        &self.ahead.0
+    }
+
     /// Reads the body in larger pieces, for a body that is not forwarded at once. Only before the first read.
     pub(super) fn read_whole(&mut self) {
         self.reader = ResponseReader::new(false);
@@ -104,6 +128,12 @@ impl OpenResponse {
     /// # Errors
     /// Returns [`BodyError`] if the body breaks off or does not arrive in time.
     pub(in crate::proxy) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        if !self.ahead.0.is_empty() {
+            return Ok(Some(std::mem::take(&mut self.ahead.0)));
+        }
+        if let Some(fault) = self.ahead.1.take() {
+            return Err(fault);
+        }
         let mut silent_at = Instant::now() + self.timeouts.idle;
         while let Some(session) = &mut self.session {
             let until = silent_at.min(self.until);

@@ -12,6 +12,7 @@ use url::{Host, Url};
 use super::UpstreamClient;
 use super::body::BodyError;
 use super::send::{CallLog, RequestDestination, SendError, UpstreamRequest};
+use crate::cloud::sigv4::ClockSkew;
 use crate::cloud::token::{
     CredentialSource, Grant, MAX_FILE, MAX_RESPONSE, MAX_STEPS, Step, StepResult, TokenError, TokenRequest,
 };
@@ -25,6 +26,7 @@ use crate::proxy::upstream_route::USER_AGENT;
 enum Outcome {
     Begin,
     Response { status: u16, body: Bytes },
+    Challenge(String),
     Unreachable(String),
     File(String),
     Unreadable(String),
@@ -35,9 +37,29 @@ impl Outcome {
         match self {
             Outcome::Begin => StepResult::Begin,
             Outcome::Response { status, body } => StepResult::Response { status: *status, body },
+            Outcome::Challenge(challenge) => StepResult::Challenge(challenge),
             Outcome::Unreachable(reason) => StepResult::Unreachable(reason),
             Outcome::File(text) => StepResult::File(text),
             Outcome::Unreadable(reason) => StepResult::Unreadable(reason),
+        }
+    }
+}
+
+/// Response of a token server.
+struct TokenAnswer {
+    status: u16,
+    body: Bytes,
+    /// `date`, in Unix seconds.
+    date: Option<i64>,
+    /// `www-authenticate`.
+    challenge: Option<String>,
+}
+
+impl TokenAnswer {
+    fn into_outcome(self, reads_challenge: bool) -> Outcome {
+        match self.challenge.filter(|_| reads_challenge && self.status == 401) {
+            Some(challenge) => Outcome::Challenge(challenge),
+            None => Outcome::Response { status: self.status, body: self.body },
         }
     }
 }
@@ -61,34 +83,55 @@ enum RequestFault {
 
 impl UpstreamClient {
     /// Requests a credential of its source. Returns it with the Unix time of the server in seconds, or that of this
-    /// machine if the server states none.
+    /// machine if the server states none. Signatures and assertions are dated by the clock with `skew`, which also
+    /// learns from token servers that refuse.
     ///
     /// # Errors
     /// Returns [`TokenError`] if no credential is issued.
     pub(in crate::proxy) async fn issue(
         &self,
         source: &dyn CredentialSource,
+        skew: &ClockSkew,
+    ) -> Result<(Grant, i64), TokenError> {
+        let signed_with = skew.seconds();
+        match self.exchange(source, skew).await {
+            // The same request with the time of the server may be accepted.
+            Err(TokenError::Refused { .. }) if skew.differs(signed_with) => self.exchange(source, skew).await,
+            issued => issued,
+        }
+    }
+
+    async fn exchange(
+        &self,
+        source: &dyn CredentialSource,
+        skew: &ClockSkew,
     ) -> Result<(Grant, i64), TokenError> {
         let mut exchange = source.begin();
         let (mut outcome, mut date) = (Outcome::Begin, None);
         for _ in 0..MAX_STEPS {
-            outcome = match exchange.advance(outcome.as_result(), unix_now())? {
+            outcome = match exchange.advance(outcome.as_result(), skew.signing_time(unix_now()))? {
                 Step::Done(grant) => return Ok((grant, date.unwrap_or_else(unix_now))),
                 Step::Read(path) => read(path).await,
-                Step::Send(request) => match self.request_token(&request).await {
-                    Ok((status, body, stated)) => {
-                        date = stated;
-                        Outcome::Response { status, body }
+                Step::Send(request) => {
+                    let sent = unix_now();
+                    match self.request_token(&request).await {
+                        Ok(answer) => {
+                            date = answer.date;
+                            if matches!(answer.status, 400 | 401 | 403) {
+                                skew.observe(answer.date, false, sent, unix_now());
+                            }
+                            answer.into_outcome(request.reads_challenge)
+                        }
+                        Err(fault) => Outcome::Unreachable(fault.to_string()),
                     }
-                    Err(fault) => Outcome::Unreachable(fault.to_string()),
-                },
+                }
             };
         }
         Err(TokenError::Configuration(format!("the exchange of {} does not end", source.name())))
     }
 
-    /// Sends a request to a token server. Returns the status, the body, and the date of the response in Unix seconds.
-    async fn request_token(&self, token: &TokenRequest) -> Result<(u16, Bytes, Option<i64>), RequestFault> {
+    /// Sends a request to a token server.
+    async fn request_token(&self, token: &TokenRequest) -> Result<TokenAnswer, RequestFault> {
         let until = Instant::now() + token.timeout;
         let url = Url::parse(&token.url).map_err(|_| RequestFault::Url)?;
         // The name of a provider is part of the configuration, as is that of its token server: any network is fine.
@@ -130,6 +173,7 @@ impl UpstreamClient {
         let exchange = async {
             let mut response = Box::pin(self.send(&request, &mut CallLog::default())).await?;
             let status = response.status;
+            let challenge = response.text(&header::WWW_AUTHENTICATE).map(str::to_owned);
             let date = response.text(&header::DATE).and_then(|text| httpdate::parse_http_date(text).ok());
             let date = date.and_then(|date| date.duration_since(std::time::UNIX_EPOCH).ok());
             let date = date.and_then(|date| i64::try_from(date.as_secs()).ok());
@@ -140,7 +184,7 @@ impl UpstreamClient {
                 CollectFault::Body(error) => RequestFault::Body(error),
                 CollectFault::TooLarge => RequestFault::TooLarge,
             })?;
-            Ok((status, body, date))
+            Ok(TokenAnswer { status, body, date, challenge })
         };
         timeout_at(until, exchange).await.unwrap_or(Err(RequestFault::Slow))
     }

@@ -17,7 +17,7 @@ use crate::cloud::sigv4::PayloadHash;
 use crate::metrics::Series;
 use crate::provider::Timeouts;
 use crate::proxy::credentials::CredentialHandle;
-use crate::proxy::credentials::authorize::{AuthorizedWith, Remedy};
+use crate::proxy::credentials::authorize::{AuthorizedWith, Judgement, Remedy};
 use crate::proxy::driver::dns::DnsError;
 use crate::proxy::driver::interim::read_response_head;
 use crate::proxy::driver::offload::run_blocking_if_large;
@@ -187,11 +187,11 @@ impl UpstreamClient {
             match timeout_at(until, exchange).await {
                 Err(_) => return Err(SendError::Timeout),
                 Ok(Ok(())) => {
-                    let response = self.open_response(request, connected, log)?;
-                    let remedy = authorized.filter(|_| !reauthorized).and_then(|with| {
-                        let credential = request.destination.credential()?;
-                        credential.judge(with, response.status, response.headers())
-                    });
+                    let mut response = self.open_response(request, connected, log)?;
+                    let remedy = match authorized.filter(|_| !reauthorized) {
+                        Some(with) => remedy_for(request, with, &mut response).await,
+                        None => None,
+                    };
                     if !self.remedy(request, remedy).await {
                         return Ok(response);
                     }
@@ -348,4 +348,21 @@ fn authorized_head(
     let with = credential.authorize(method.as_str(), &target, &mut parts.headers, payload);
     let with = with.map_err(|error| SendError::Credential(error.message.into_owned()))?;
     Ok((Box::new(RequestHeader::from(parts)), Some(with)))
+}
+
+/// Judges the refusal of an authorized request; `None` if there is no remedy.
+async fn remedy_for(
+    request: &UpstreamRequest<'_>,
+    with: AuthorizedWith,
+    response: &mut OpenResponse,
+) -> Option<Remedy> {
+    let credential = request.destination.credential()?;
+    match credential.judge(with, response.status, response.headers()) {
+        Judgement::Final => None,
+        Judgement::Remedy(remedy) => Some(remedy),
+        Judgement::Unnamed => {
+            let status = response.status;
+            credential.judge_body(with, status, response.read_ahead().await)
+        }
+    }
 }

@@ -6,6 +6,7 @@ use super::handle::{Authorization, CredentialHandle};
 use super::renewer::unix_now;
 use crate::cloud::sigv4::{CanonicalRequest, PathEncoding, PayloadHash};
 use crate::error::{ApiError, ErrorKind};
+use crate::wire::error::ProviderError;
 
 /// Header of the date of a signature.
 const X_AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
@@ -23,6 +24,8 @@ pub(in crate::proxy) struct AuthorizedWith {
     skew: i64,
     /// Unix time of the signature, in seconds, by the clock of this machine.
     time: i64,
+    /// Whether the request was signed. Otherwise it carried a token.
+    is_signed: bool,
 }
 
 /// Remedy for a refused authorization.
@@ -34,6 +37,17 @@ pub(in crate::proxy) enum Remedy {
     Credential(u64),
 }
 
+/// Judgement of a response by its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::proxy) enum Judgement {
+    /// The response has no remedy: a success, or a refusal of the request itself.
+    Final,
+    /// The refusal has a remedy.
+    Remedy(Remedy),
+    /// The head does not name the error: its body decides ([`CredentialHandle::judge_body`]).
+    Unnamed,
+}
+
 /// Fault of the gateway: it has no credential for the provider.
 pub(in crate::proxy) fn missing_credential() -> ApiError {
     ApiError::new(ErrorKind::UpstreamAuth, "The gateway has no valid credential for the upstream provider.")
@@ -41,7 +55,7 @@ pub(in crate::proxy) fn missing_credential() -> ApiError {
 
 impl CredentialHandle {
     /// Authorizes a request. `target` is the path with the query exactly as it is sent; `payload` hashes the body and is
-    /// called only for a signature. All other headers may be changed later, but not the host.
+    /// called only for a signature, which covers the host and the content type: these two must not be changed later.
     ///
     /// # Errors
     /// Returns the error for the client if there is no valid credential.
@@ -54,19 +68,21 @@ impl CredentialHandle {
     ) -> Result<AuthorizedWith, ApiError> {
         let issued = self.current().ok_or_else(missing_credential)?;
         let time = unix_now();
-        let mut with = AuthorizedWith { number: issued.number, skew: 0, time };
+        let mut with = AuthorizedWith { number: issued.number, skew: 0, time, is_signed: false };
         match &issued.authorization {
             Authorization::Bearer(value) => {
                 headers.insert(header::AUTHORIZATION, value.clone());
             }
             Authorization::Signature(signer) => {
-                with.skew = self.skew.seconds();
-                let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+                (with.skew, with.is_signed) = (self.skew.seconds(), true);
+                let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
                 let payload = payload();
+                let mut covered = vec![("host", text(header::HOST).unwrap_or_default())];
+                covered.extend(text(header::CONTENT_TYPE).map(|kind| ("content-type", kind)));
                 let request = CanonicalRequest {
                     method,
                     target,
-                    headers: &[("host", host)],
+                    headers: &covered,
                     payload: &payload,
                     path_encoding: PathEncoding::Normalized,
                 };
@@ -87,28 +103,77 @@ impl CredentialHandle {
         Ok(with)
     }
 
-    /// Judges a response to a request that was authorized: whether its refusal has a remedy. `None` for success and for
-    /// refusals that concern the request or the permissions of the credential.
+    /// Judges a response to a request that was authorized by its head: whether its refusal has a remedy.
     pub(in crate::proxy) fn judge(
         &self,
         with: AuthorizedWith,
         status: u16,
         headers: &HeaderMap,
-    ) -> Option<Remedy> {
+    ) -> Judgement {
         if !matches!(status, 400 | 401 | 403) {
-            return None;
+            return Judgement::Final;
         }
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        let Some(code) = text(&X_AMZN_ERRORTYPE) else {
-            // A token server's token that a provider does not know any more (RFC 6750, section 3.1).
-            return (status == 401).then_some(Remedy::Credential(with.number));
-        };
-        let code = code.split(':').next().unwrap_or_default();
         let date = text(&header::DATE).and_then(|date| httpdate::parse_http_date(date).ok());
         let date = date.and_then(|date| date.duration_since(std::time::UNIX_EPOCH).ok());
         let date = date.and_then(|date| i64::try_from(date.as_secs()).ok());
-        let cached = headers.contains_key(header::AGE);
-        if self.skew.observe(date, cached, with.time, unix_now()) && self.skew.explains(code, with.skew) {
+        // Observed before the error is known: the body, which names it, has no date. Assertions are dated by it too.
+        self.skew.observe(date, headers.contains_key(header::AGE), with.time, unix_now());
+        if !with.is_signed {
+            // A token server's token that a provider does not know any more (RFC 6750, section 3.1).
+            let is_refused = status == 401;
+            return if is_refused {
+                Judgement::Remedy(Remedy::Credential(with.number))
+            } else {
+                Judgement::Final
+            };
+        }
+        match text(&X_AMZN_ERRORTYPE) {
+            Some(code) => {
+                let code = code.split(':').next().unwrap_or_default();
+                self.remedy_of(with, code).map_or(Judgement::Final, Judgement::Remedy)
+            }
+            None => Judgement::Unnamed,
+        }
+    }
+
+    /// Judges a refusal that its head does not name ([`Judgement::Unnamed`]) by its body, of which the beginning is
+    /// enough. `None` if it has no remedy.
+    pub(in crate::proxy) fn judge_body(
+        &self,
+        with: AuthorizedWith,
+        status: u16,
+        body: &[u8],
+    ) -> Option<Remedy> {
+        let error = ProviderError::decode(body);
+        let mut named = false;
+        for code in [error.kind.as_deref(), error.code.as_deref()].into_iter().flatten() {
+            // `namespace#Name:address`, as AWS writes it in `__type` and `code`.
+            let code = code.rsplit('#').next().unwrap_or_default();
+            let code = code.split(':').next().unwrap_or_default();
+            if let Some(remedy) = self.remedy_of(with, code) {
+                return Some(remedy);
+            }
+            named |= code.ends_with("Exception");
+        }
+        // Endpoints in the formats of OpenAI and Anthropic name the error in words of these formats, and some gateways
+        // in front of AWS remove the name: the sentences of AWS are the same everywhere.
+        let says = |sentence: &str| error.message.contains(sentence);
+        let is_refused = status == 401
+            || says("security token included in the request is")
+            || says("Signature expired")
+            || says("Signature not yet current");
+        if named || !is_refused {
+            return None;
+        }
+        // Any code of a clock error: the refusal is about the authorization, and only the clocks are in question.
+        let is_clock = self.skew.explains("InvalidSignatureException", with.skew);
+        Some(if is_clock { Remedy::Clock } else { Remedy::Credential(with.number) })
+    }
+
+    /// Returns the remedy for an error of AWS by its code; `None` if there is none.
+    fn remedy_of(&self, with: AuthorizedWith, code: &str) -> Option<Remedy> {
+        if self.skew.explains(code, with.skew) {
             return Some(Remedy::Clock);
         }
         let expired = matches!(

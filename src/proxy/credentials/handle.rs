@@ -20,7 +20,7 @@ pub(in crate::proxy) struct IssuedCredential {
     pub(super) authorization: Authorization,
     /// Number of the credential, from 1 on: a request that is refused says which one it was sent with.
     pub(in crate::proxy) number: u64,
-    /// Time at which it ends; `None` if it does not end.
+    /// Time at which requests stop using it; `None` if they use it until the next one is issued.
     end: Option<Instant>,
 }
 
@@ -189,7 +189,9 @@ impl CredentialHandle {
             renewal.grant(grant.lifetime, requested, self.elapsed(), server, random_point())?
         };
         let number = self.issued.load().as_ref().map_or(0, |issued| issued.number) + 1;
-        let end = accepted.life.map(|life| Instant::now() + life);
+        // A provider that may accept an expired credential judges it itself: without a token server there is no other.
+        let life = accepted.life.filter(|_| !self.access.source.outlives_expiry());
+        let end = life.map(|life| Instant::now() + life);
         self.issued.store(Some(Arc::new(IssuedCredential { authorization, number, end })));
         self.progress.send_replace(Progress::Issued);
         Ok(accepted.life)
@@ -215,8 +217,8 @@ impl CredentialHandle {
         }
     }
 
-    /// Takes the failure of an exchange. Returns whether requests have no credential now.
-    pub(super) fn fail(&self, error: &TokenError) -> bool {
+    /// Takes the failure of an exchange. Returns the standing of the present credential.
+    pub(super) fn fail(&self, error: &TokenError) -> Standing {
         let (standing, failures) = {
             let mut renewal = self.renewal.lock();
             renewal.fail(self.elapsed(), random_point());
@@ -227,7 +229,7 @@ impl CredentialHandle {
         if failures > 1 {
             self.progress.send_replace(Progress::Failed(error.clone()));
         }
-        standing != Standing::Valid
+        standing
     }
 }
 

@@ -61,7 +61,7 @@ pub fn check_credentials(snapshot: &Snapshot, limits: &Limits) -> Result<Vec<Cre
 async fn check(handle: &CredentialHandle, client: &UpstreamClient) -> CredentialReport {
     let source = &*handle.access().source;
     let requested = handle.begin();
-    let outcome = match client.issue(source).await {
+    let outcome = match client.issue(source, &handle.skew).await {
         Ok((grant, server)) => handle.accept(grant, requested, server),
         Err(error) => Err(error),
     };

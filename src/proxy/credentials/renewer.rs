@@ -9,6 +9,7 @@ use pingora::services::background::BackgroundService;
 use tokio::task::JoinHandle;
 
 use super::handle::CredentialHandle;
+use crate::cloud::renewal::Standing;
 use crate::cloud::token::TokenError;
 use crate::metrics::Metrics;
 use crate::proxy::Gateway;
@@ -61,6 +62,16 @@ impl Gateway {
     fn sync_renewals(&self, tasks: &mut Vec<RenewalTask>, supervised: &Arc<Supervised>) {
         let live = self.live.load();
         let wanted: Vec<&Arc<CredentialHandle>> = live.credentials().collect();
+        for provider in live.snapshot.routes.providers().iter().filter(|provider| provider.cloud.is_none()) {
+            // A fixed credential that states its end: nothing renews it, and the alert is all that announces the end.
+            match provider.credential_end {
+                Some(end) => {
+                    self.metrics.credential_end.with_label_values(&[&*provider.name]).set(end);
+                }
+                // An error means that there was no such series.
+                None => _ = self.metrics.credential_end.remove_label_values(&[&*provider.name]),
+            }
+        }
         tasks.retain(|task| {
             let stays = wanted.iter().any(|handle| Arc::ptr_eq(handle, &task.handle));
             if !stays && wanted.iter().all(|handle| handle.provider != task.handle.provider) {
@@ -102,7 +113,7 @@ async fn run_renewals(handle: Arc<CredentialHandle>, client: &UpstreamClient, me
 pub(super) async fn renew(handle: &CredentialHandle, client: &UpstreamClient, metrics: &Metrics) {
     let requested = handle.begin();
     let source = &*handle.access().source;
-    let exchanged = tokio::time::timeout(MAX_EXCHANGE, client.issue(source)).await;
+    let exchanged = tokio::time::timeout(MAX_EXCHANGE, client.issue(source, &handle.skew)).await;
     let exchanged = exchanged.unwrap_or_else(|_| {
         let reason = format!("no credential within {} s", MAX_EXCHANGE.as_secs());
         Err(TokenError::Unreachable { server: "the token server", reason })
@@ -124,10 +135,17 @@ pub(super) async fn renew(handle: &CredentialHandle, client: &UpstreamClient, me
             );
         }
         Err(error) => {
-            if handle.fail(&error) {
-                tracing::error!(provider, source = source.name(), %error, "there is no valid credential, and none was issued");
-            } else {
-                tracing::warn!(provider, source = source.name(), %error, "no new credential was issued; the present one is used on");
+            let source = source.name();
+            match handle.fail(&error) {
+                Standing::Valid => {
+                    tracing::warn!(provider, source, %error, "no new credential was issued; the present one is used on");
+                }
+                Standing::Outlived => {
+                    tracing::error!(provider, source, %error, "the credential has expired and is used on, because none was issued");
+                }
+                Standing::Missing | Standing::Expired => {
+                    tracing::error!(provider, source, %error, "there is no valid credential, and none was issued");
+                }
             }
         }
     }

@@ -58,6 +58,8 @@ pub(in crate::proxy) struct Attempt {
     pub(in crate::proxy) authorized: Option<AuthorizedWith>,
     /// Remedy for an authorization that the provider has refused. `None` if there is none, or if it was tried already.
     pub(in crate::proxy) remedy: Option<Remedy>,
+    /// Whether the body of the provider's refusal decides about a remedy, because its head does not name the error.
+    pub(in crate::proxy) unnamed_refusal: bool,
     /// Whether a remedy was tried.
     pub(in crate::proxy) reauthorized: bool,
     /// Job that makes the response out of several provider calls.

@@ -10,7 +10,7 @@ use super::phase::internal_error;
 use crate::cloud::sigv4::PayloadHash;
 use crate::proxy::Gateway;
 use crate::proxy::credentials::CredentialHandle;
-use crate::proxy::credentials::authorize::{Remedy, missing_credential};
+use crate::proxy::credentials::authorize::{Judgement, Remedy, missing_credential};
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::offload::run_blocking_if_large;
 
@@ -41,8 +41,10 @@ pub(super) fn authorize_attempt(head: &mut RequestHeader, ctx: &mut Context) -> 
     let Some(credential) = &attempt.upstream_route.credential else { return Ok(()) };
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
     let mut headers = HeaderMap::with_capacity(4);
-    if let Some(host) = head.headers.get(header::HOST) {
-        headers.insert(header::HOST, host.clone());
+    for name in [header::HOST, header::CONTENT_TYPE] {
+        if let Some(value) = head.headers.get(&name) {
+            headers.insert(name, value.clone());
+        }
     }
     let (body, length) = (&attempt.body, attempt.body_len);
     let hash = || run_blocking_if_large(length, || PayloadHash::of(body.iter().map(|piece| piece.as_ref())));
@@ -60,14 +62,32 @@ pub(super) fn authorize_attempt(head: &mut RequestHeader, ctx: &mut Context) -> 
     Ok(())
 }
 
-/// Judges the response to an authorized attempt. Returns whether the attempt is worth another authorization.
+/// Judges the head of the response to an authorized attempt. Returns whether the request may be worth another
+/// authorization, so that its body must be kept.
 pub(super) fn judge_authorization(ctx: &mut Context, status: u16, headers: &HeaderMap) -> bool {
     let Some(attempt) = ctx.attempt_mut().filter(|attempt| !attempt.reauthorized) else { return false };
     let (Some(credential), Some(with)) = (&attempt.upstream_route.credential, attempt.authorized) else {
         return false;
     };
-    attempt.remedy = credential.judge(with, status, headers);
-    attempt.remedy.is_some()
+    match credential.judge(with, status, headers) {
+        Judgement::Final => return false,
+        Judgement::Remedy(remedy) => attempt.remedy = Some(remedy),
+        Judgement::Unnamed => attempt.unnamed_refusal = true,
+    }
+    true
+}
+
+/// Judges the body of a refusal that its head does not name.
+pub(super) fn judge_refusal(ctx: &mut Context, status: u16, body: &[u8]) {
+    let Some(attempt) = ctx.attempt_mut().filter(|attempt| attempt.unnamed_refusal) else { return };
+    attempt.unnamed_refusal = false;
+    if let (Some(credential), Some(with)) = (&attempt.upstream_route.credential, attempt.authorized) {
+        attempt.remedy = credential.judge_body(with, status, body);
+    }
+    if attempt.remedy.is_none() {
+        // The provider has answered: this body is not sent again.
+        ctx.drop_body();
+    }
 }
 
 impl Gateway {

@@ -172,6 +172,7 @@ impl Selection {
             payload_hash: None,
             authorized: None,
             remedy: None,
+            unnamed_refusal: false,
             reauthorized: false,
             job: None,
         }

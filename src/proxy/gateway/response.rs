@@ -6,7 +6,7 @@ use pingora::Error;
 use pingora::http::ResponseHeader;
 
 use super::attempt::{Attempt, Translation};
-use super::authorize::judge_authorization;
+use super::authorize::{judge_authorization, judge_refusal};
 use super::context::Context;
 use super::invoke::add_invocation;
 use super::phase::UpstreamResponse;
@@ -227,6 +227,7 @@ impl Gateway {
                 collect_error(body, &piece);
                 if end {
                     let (status, retry_after, body) = (*status, retry_after.take(), body.split().freeze());
+                    judge_refusal(ctx, status, &body);
                     Err(self.convert_error(status, retry_after, body, ctx))
                 } else {
                     Ok(Bytes::new())

@@ -2,7 +2,7 @@
 //!
 //! This file has the routes, keys and headers. The submodules have the errors (`errors`), the JSON format (`json`), the
 //! request readers (`shape`, `request`, `turns`), the response writer (`answer`), and the smaller methods (`embed`,
-//! `images`, `models`). Other providers do not belong here.
+//! `images`, `models`), and what Vertex AI does in another way (`vertex`). Other providers do not belong here.
 //!
 //! Sources: the reference of the Gemini API, the types of google-genai 3.4, and recorded responses of the API from 2025
 //! and 2026.
@@ -16,6 +16,7 @@ mod models;
 mod request;
 mod shape;
 mod turns;
+mod vertex;
 
 use http::Method;
 use serde_json::{Value, json};
@@ -28,7 +29,10 @@ use json::{Style, pretty};
 
 /// API. It has no state.
 #[derive(Debug)]
-pub(super) struct Site;
+pub(super) struct Site {
+    /// The API is that of Vertex AI.
+    pub(super) is_vertex: bool,
+}
 
 const METHODS: [&str; 6] = [
     "generateContent",
@@ -50,16 +54,18 @@ impl Site {
             (true, _) => Style::Array,
             (false, _) => Style::Whole,
         };
-        let reply = route(call, style).unwrap_or_else(|error| error.reply(style));
+        let reply = route(call, style, self.is_vertex).unwrap_or_else(|error| error.reply(style));
         with_headers(reply.with_retry_after(), request)
     }
 }
 
-fn route(call: &Call<'_>, style: Style) -> Result<Reply, ApiError> {
+fn route(call: &Call<'_>, style: Style, is_vertex: bool) -> Result<Reply, ApiError> {
     let request = call.request;
     let method = request.method.as_str();
     let nowhere = || Ok(errors::page(404, method, &request.path));
-    let path = request.path.trim_start_matches('/');
+    let own = if is_vertex { vertex::own_path(&request.path) } else { Some(request.path.clone()) };
+    let Some(own) = own else { return nowhere() };
+    let path = own.trim_start_matches('/');
     let Some((version @ ("v1" | "v1beta" | "v1alpha"), rest)) = path.split_once('/') else {
         return nowhere();
     };
@@ -81,7 +87,12 @@ fn route(call: &Call<'_>, style: Style) -> Result<Reply, ApiError> {
     if request.method != wanted {
         return Ok(errors::page(405, method, &request.path));
     }
-    authorize(request, call.credential)?;
+    if is_vertex {
+        vertex::authorize(request, call.credential)?;
+        vertex::check(&body(request)?)?;
+    } else {
+        authorize(request, call.credential)?;
+    }
     match (model, action) {
         (Some(model), Some(action)) => {
             if model.starts_with("missing-") {
@@ -91,6 +102,9 @@ fn route(call: &Call<'_>, style: Style) -> Result<Reply, ApiError> {
                     "generateContent"
                 };
                 return Err(errors::model_not_found(model, version, named));
+            }
+            if is_vertex && action == "predict" && model.contains("embedding") {
+                return vertex::predict(&body(request)?, model);
             }
             act(call, model, action, style)
         }

@@ -1,13 +1,14 @@
 //! Simulated OpenAI API.
 //!
 //! This file has the routes and headers. The submodules have the errors (`errors`), per format a request reader
-//! (`chat`, `responses`, `input`) and a response writer (`chat_answer`, `response_answer`), the smaller endpoints
+//! (`chat`, `responses`, `input`), Azure's paths (`azure`), and a response writer (`chat_answer`, `response_answer`), the smaller endpoints
 //! (`embeddings`, `images`, `models`), responses over a WebSocket (`socket`), the common parts of the formats (`tools`)
 //! and the stored responses (`store`).
 //! Other providers do not belong here.
 //!
 //! Sources: the types of openai-python 3.52, and recorded responses of the API from 2025 and 2026.
 
+mod azure;
 mod chat;
 mod chat_answer;
 mod compaction;
@@ -28,6 +29,7 @@ use serde_json::Value;
 use super::http::{Reply, Request};
 use super::ids::{Ids, hash};
 use super::server::Call;
+use azure::Placed;
 use errors::ApiError;
 use store::{Store, StoreView};
 
@@ -35,13 +37,24 @@ use store::{Store, StoreView};
 #[derive(Debug, Default)]
 pub(super) struct Site {
     store: Store,
+    is_azure: bool,
 }
 
 impl Site {
+    /// Returns the API as Azure serves it.
+    pub(super) fn azure() -> Site {
+        Site { is_azure: true, ..Site::default() }
+    }
+
     pub(super) fn answer(&self, call: &Call<'_>) -> Reply {
         let mut ids = Ids::new(call.serial, &call.request.body);
         let request_id = ids.hex("req_", 32);
-        let reply = self.route(call, &ids).unwrap_or_else(|error| error.reply());
+        let placed = match self.is_azure.then(|| azure::place(call.request, call.credential)) {
+            None => None,
+            Some(Ok(placed)) => Some(placed),
+            Some(Err(refused)) => return refused.with("apim-request-id", request_id),
+        };
+        let reply = self.route(call, &ids, placed.as_ref()).unwrap_or_else(|error| error.reply());
         with_headers(reply.with_retry_after(), call.request, request_id)
     }
 
@@ -49,17 +62,27 @@ impl Site {
         StoreView { stored: &self.store, connection: None }
     }
 
-    fn route(&self, call: &Call<'_>, ids: &Ids) -> Result<Reply, ApiError> {
+    fn route(&self, call: &Call<'_>, ids: &Ids, placed: Option<&Placed>) -> Result<Reply, ApiError> {
         let request = call.request;
         if let Some(linked) = super::image::linked(request) {
             return Ok(linked);
         }
-        authorize(request, call.credential)?;
-        let path = request.path.trim_end_matches('/');
+        if placed.is_none() {
+            authorize(request, call.credential)?;
+        }
+        let path = placed.map_or(&*request.path, |placed| &*placed.path).trim_end_matches('/');
         let segments: Vec<&str> = path.strip_prefix("/v1/").unwrap_or_default().split('/').collect();
         let method = &request.method;
         let post = |reply: &dyn Fn(&Value) -> Result<Reply, ApiError>| match *method {
-            Method::POST => reply(&body(request)?),
+            Method::POST => {
+                let mut body = body(request)?;
+                let deployment = placed.and_then(|placed| placed.deployment.as_deref());
+                if let (Some(deployment), Some(members)) = (deployment, body.as_object_mut()) {
+                    // The deployment decides, whatever the body says.
+                    members.insert("model".to_owned(), deployment.into());
+                }
+                reply(&body)
+            }
             _ => Err(errors::wrong_method(method.as_str(), path)),
         };
         let get = |reply: &dyn Fn() -> Result<Reply, ApiError>| match *method {

@@ -7,6 +7,7 @@
 //! | Cohere | `embeddings.float[]` | `meta.billed_units.input_tokens` |
 //! | DashScope | `output.embeddings[].embedding`, with `text_index` | `usage.total_tokens` |
 //! | Amazon Titan | `embedding` | `inputTextTokenCount` |
+//! | Vertex AI, `:predict` | `predictions[].embeddings.values` | `predictions[].embeddings.statistics.token_count` |
 
 use bytes::{BufMut, BytesMut};
 
@@ -113,7 +114,7 @@ impl<'a> Reader<'a> {
         json.begin_object()?;
         while let Some(key) = json.next_key()? {
             match key.escaped() {
-                "data" => self.list(json.raw()?)?,
+                "data" | "predictions" => self.list(json.raw()?)?,
                 "embedding" => self.entry(json.raw()?)?,
                 "embeddings" => {
                     let value = json.raw()?;
@@ -175,11 +176,39 @@ impl<'a> Reader<'a> {
             match key.escaped() {
                 "index" | "text_index" => index = json.raw()?.as_u64(),
                 "embedding" | "values" => vector = Vector::read(json.raw()?),
+                "embeddings" => vector = self.prediction(json.raw()?)?,
                 _ => json.skip()?,
             }
         }
         self.put(index, vector);
         Ok(())
+    }
+
+    /// Reads a prediction of Vertex AI, which has its vector and its number of tokens.
+    fn prediction(&mut self, value: RawJson<'a>) -> Result<Option<Vector<'a>>, JsonError> {
+        let mut vector = None;
+        if !value.text().starts_with('{') {
+            return Ok(vector);
+        }
+        let mut json = Cursor::new(value.text());
+        json.begin_object()?;
+        while let Some(key) = json.next_key()? {
+            let value = json.raw()?;
+            match key.escaped() {
+                "values" => vector = Vector::read(value),
+                "statistics" if value.text().starts_with('{') => {
+                    let mut statistics = Cursor::new(value.text());
+                    statistics.begin_object()?;
+                    while let Some(key) = statistics.next_key()? {
+                        let count = statistics.raw()?.as_u64().filter(|_| key.is("token_count"));
+                        let Some(count) = count else { continue };
+                        self.tokens = Some(self.tokens.unwrap_or(0).saturating_add(count));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(vector)
     }
 
     fn put(&mut self, index: Option<u64>, vector: Option<Vector<'a>>) {

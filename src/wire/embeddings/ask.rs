@@ -19,8 +19,14 @@ pub fn encode(
     out: &mut BytesMut,
 ) -> Result<(), ApiError> {
     out.reserve(items.iter().map(|item| size(&item.input) + 64).sum::<usize>() + 256);
-    if dialect.shape == EmbedShape::Parts {
-        return parts(items, model, out);
+    match dialect.shape {
+        EmbedShape::Parts => return parts(items, model, out),
+        EmbedShape::Content => {
+            let Some(item) = items.first() else { return Ok(()) };
+            return part(item, None, &mut Writer::new(out));
+        }
+        EmbedShape::Instances => return instances(items, out),
+        _ => {}
     }
     let mut json = Writer::new(out);
     json.begin_object();
@@ -28,7 +34,7 @@ pub fn encode(
         json.key("model").string(model);
     }
     match dialect.shape {
-        EmbedShape::List | EmbedShape::Parts => {
+        EmbedShape::List | EmbedShape::Parts | EmbedShape::Content | EmbedShape::Instances => {
             json.key("input");
             inputs(items, &mut json)?;
             if embed.base64 && dialect.base64 {
@@ -138,18 +144,50 @@ fn parts(items: &[EmbedItem<'_>], model: &str, out: &mut BytesMut) -> Result<(),
     let model = format!("models/{model}");
     let mut json = Writer::new(out);
     if let [item] = items {
-        return part(item, &model, &mut json);
+        return part(item, Some(&model), &mut json);
     }
     json.begin_object().key("requests").begin_array();
     for item in items {
-        part(item, &model, &mut json)?;
+        part(item, Some(&model), &mut json)?;
     }
     json.end_array().end_object();
     Ok(())
 }
 
-fn part(item: &EmbedItem<'_>, model: &str, json: &mut Writer<'_, BytesMut>) -> Result<(), ApiError> {
-    json.begin_object().key("model").string(model).key("content");
+/// Writes the `predict` request of Vertex AI, whose instances have purposes of their own and one number of dimensions
+/// (Vertex AI, "Text embeddings API").
+fn instances(items: &[EmbedItem<'_>], out: &mut BytesMut) -> Result<(), ApiError> {
+    let mut json = Writer::new(out);
+    json.begin_object().key("instances").begin_array();
+    for item in items {
+        let EmbedInput::Text(text) = &item.input else {
+            let message = "This model embeds text only.";
+            return Err(ApiError::new(ErrorKind::Unsupported, message).param("input"));
+        };
+        json.begin_object().key("content").paste(JsonStr::from_escaped(text));
+        if let Some(word) = PurposeWords::Tasks.word(item.purpose) {
+            json.key("task_type").string(word);
+        }
+        for extra in item.extra.iter().filter(|extra| extra.name == "title") {
+            json.key("title").raw(extra.value);
+        }
+        json.end_object();
+    }
+    json.end_array();
+    if let Some(dimensions) = items.first().and_then(|item| item.dimensions) {
+        json.key("parameters").begin_object().key("outputDimensionality").number(dimensions).end_object();
+    }
+    json.end_object();
+    Ok(())
+}
+
+/// Writes a content. `model` is its name in the body; `None` if it is in the path only.
+fn part(item: &EmbedItem<'_>, model: Option<&str>, json: &mut Writer<'_, BytesMut>) -> Result<(), ApiError> {
+    json.begin_object();
+    if let Some(model) = model {
+        json.key("model").string(model);
+    }
+    json.key("content");
     match &item.input {
         EmbedInput::Text(text) => {
             json.begin_object().key("parts").begin_array().begin_object();

@@ -218,3 +218,41 @@ fn usage_nested_deeply_is_left_out() {
     let body = format!(r#"{{"embeddings":{{"float":[[1]]}},"meta":{usage}}}"#);
     assert_eq!(answer::decode(&body, 1).unwrap().tokens, None);
 }
+
+#[test]
+fn request_to_vertex_has_instances_or_one_content() {
+    let body = r#"{"model":"m","input":["a\n","ü"],"dimensions":8,"input_type":"query"}"#;
+    let embed = decode_list(body).unwrap();
+    let predict = EmbedDialect { shape: EmbedShape::Instances, ..EmbedDialect::LIST };
+    assert_eq!(
+        asked(&embed, &predict),
+        concat!(
+            r#"{"instances":[{"content":"a\n","task_type":"RETRIEVAL_QUERY"},{"content":"ü","task_type":"RETRIEVAL_QUERY"}],"#,
+            r#""parameters":{"outputDimensionality":8}}"#
+        )
+    );
+    let one = decode_list(r#"{"model":"m","input":"a"}"#).unwrap();
+    assert_eq!(asked(&one, &predict), r#"{"instances":[{"content":"a"}]}"#);
+    let content = EmbedDialect { shape: EmbedShape::Content, ..EmbedDialect::LIST };
+    assert_eq!(asked(&one, &content), r#"{"content":{"parts":[{"text":"a"}]}}"#);
+}
+
+#[test]
+fn answer_of_vertex_has_vectors_and_counts_in_its_predictions() {
+    let body = r#"{"predictions":[
+        {"embeddings":{"values":[0.5,1],"statistics":{"truncated":false,"token_count":6}}},
+        {"embeddings":{"statistics":{"token_count":3},"values":[2]}}],"metadata":{"billableCharacterCount":9}}"#;
+    let answer = decode_answer(body, 2).unwrap();
+    let texts: Vec<&str> = answer
+        .vectors
+        .iter()
+        .map(|vector| match vector {
+            Vector::Numbers(numbers) => numbers.text(),
+            Vector::Base64(_) => panic!("base64"),
+        })
+        .collect();
+    assert_eq!((texts, answer.tokens), (vec!["[0.5,1]", "[2]"], Some(9)));
+    assert_eq!(decode_answer(body, 1).unwrap_err(), Broken::Number);
+    let none = decode_answer(r#"{"predictions":[{"embeddings":[]}]}"#, 1);
+    assert_eq!(none.unwrap_err(), Broken::Number);
+}

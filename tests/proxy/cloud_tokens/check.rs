@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use serde_json::json;
 
-use super::provider;
+use super::{assert_no_secret, provider};
 use crate::support::gateway::free_ports;
 use crate::support::setup::Setup;
 use crate::support::token_server::{Behavior, TOKEN, TokenServer};
@@ -79,4 +79,31 @@ async fn credentials_whose_server_is_away_or_whose_file_is_wrong_are_explained()
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success(), "{text}");
     assert!(text.contains("routes.toml:") && text.contains("the field `client_secret` is missing"), "{text}");
+}
+
+#[tokio::test]
+async fn api_key_with_an_end_is_warned_of() {
+    let vectors: serde_json::Value = serde_json::from_str(include_str!("../../vectors/sigv4.json")).unwrap();
+    let vectors = vectors["vectors"].as_array().unwrap();
+    let vector = vectors.iter().find(|vector| vector["name"] == "bedrock-short-term-api-key").unwrap();
+    let key = vector["token"].as_str().unwrap();
+    let lines = format!("credential = {{ value = \"{key}\" }}\naws = {{ region = \"us-east-1\" }}");
+    let setup = || {
+        provider(Setup::new(), "aws", "bedrock", "http://127.0.0.1:1", &lines).model(
+            "m",
+            "aws",
+            "amazon.nova-lite-v1:0",
+        )
+    };
+    let output = check(setup()).await;
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{text}");
+    let said = "the API key is a short-term one, which has ended at 2026-11-21T22:11:12Z and is not renewed";
+    assert!(text.contains(said) && !text.contains(key), "{text}");
+    // The running gateway says so too, and its metric has the end.
+    let gateway = crate::support::gateway::Gateway::start(&setup()).await;
+    let end = gateway.metrics().await.sum("gateway_credential_end_timestamp_seconds", &[("provider", "aws")]);
+    assert_eq!(end, 1_795_299_072.0);
+    assert!(gateway.log().contains("has ended at 2026-11-21T22:11:12Z"), "{}", gateway.log());
+    assert_no_secret(&gateway, &[key]);
 }

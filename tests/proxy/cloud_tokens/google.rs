@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 
 use super::{assert_no_secret, bearer, provider, upstream};
 use crate::support::client::post_with;
-use crate::support::form::Form;
+use crate::support::form::{Form, provider_error};
 use crate::support::gateway::Gateway;
-use crate::support::setup::{KEY, Setup};
+use crate::support::reply;
+use crate::support::setup::{CREDENTIAL, KEY, Setup};
 use crate::support::token_server::{Behavior, RSA_KEY, TOKEN, TokenServer, form_field};
+use crate::support::upstream::Upstream;
 
 /// Path of a project below a Vertex AI host.
 const PROJECT: &str = "/v1/projects/p/locations/global";
@@ -165,4 +167,134 @@ async fn federated_identity_exchanges_the_token_of_a_file() {
     assert_eq!(form_field(&asked[0], "subject_token").as_deref(), Some("subject-token-of-the-platform"));
     assert_eq!(bearer(&asked[1]), format!("{TOKEN}1"));
     assert_no_secret(&gateway, &[TOKEN, "subject-token-of-the-platform"]);
+}
+
+/// Starts Vertex AI's embedding methods. A vector is the length of its text.
+async fn embedding_upstream() -> Upstream {
+    Upstream::start(|mut conn| async move {
+        while let Some(request) = conn.request().await {
+            let body = request.json();
+            let answer = match request.head.target().rsplit_once(':').unwrap().1 {
+                "predict" => {
+                    let predict = |instance: &Value| {
+                        let length = instance["content"].as_str().unwrap().len();
+                        json!({"embeddings": {"values": [length], "statistics": {"truncated": false, "token_count": 2}}})
+                    };
+                    let instances = body["instances"].as_array().unwrap();
+                    json!({"predictions": instances.iter().map(predict).collect::<Vec<_>>()})
+                }
+                "embedContent" => {
+                    let length = body["content"]["parts"][0]["text"].as_str().unwrap().len();
+                    json!({"embedding": {"values": [length]}, "usageMetadata": {"promptTokenCount": 2}})
+                }
+                // There is no method for several contents.
+                _ => json!({"error": {"code": 404, "message": "no such method", "status": "NOT_FOUND"}}),
+            };
+            let status = if answer.get("error").is_some() { 404 } else { 200 };
+            conn.send(reply::json(status, answer.to_string())).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn embeddings_of_vertex_are_predicted_or_embedded_one_by_one() {
+    let vertex = embedding_upstream().await;
+    // Express mode: an API key, and no project.
+    let base = format!("http://{}/v1", vertex.addr);
+    let models = ["text-embedding-005", "gemini-embedding-001", "gemini-embedding-2-preview"];
+    let mut setup = Setup::new().provider("vertex", "vertex", &base, "");
+    for model in models {
+        setup = setup.model(model, "vertex", model);
+    }
+    let gateway = Gateway::start(&setup).await;
+    for (model, method, calls) in
+        [(models[0], "predict", 1), (models[1], "predict", 2), (models[2], "embedContent", 2)]
+    {
+        let before = vertex.count();
+        let body = json!({"model": model, "input": ["a", "bbb"], "dimensions": 8});
+        let answer = gateway.ask(post_with("/v1/embeddings", &[("x-api-key", KEY)], body.to_string())).await;
+        assert_eq!(answer.status(), 200, "{model}: {}", answer.everything());
+        let answer: Value = serde_json::from_str(answer.text()).unwrap();
+        assert_eq!(
+            (&answer["data"][0]["embedding"], &answer["data"][1]["embedding"]),
+            (&json!([1]), &json!([3]))
+        );
+        assert_eq!(answer["usage"]["prompt_tokens"], 4, "{answer}");
+        // A client of Gemini's batches reaches the same methods.
+        let batch = json!({"requests": [
+            {"model": format!("models/{model}"), "content": {"parts": [{"text": "cc"}]}, "taskType": "RETRIEVAL_QUERY"}]});
+        let path = format!("/v1beta/models/{model}:batchEmbedContents");
+        let answer = gateway.ask(post_with(&path, &[("x-goog-api-key", KEY)], batch.to_string())).await;
+        assert_eq!(answer.status(), 200, "{model}: {}", answer.everything());
+        let requests = vertex.requests();
+        let sent = &requests[before..];
+        assert_eq!(sent.len(), calls + 1, "{model}");
+        for request in sent {
+            assert_eq!(request.head.target(), format!("/v1/publishers/google/models/{model}:{method}"));
+            assert_eq!(request.head.get("x-goog-api-key"), Some(CREDENTIAL));
+            assert_eq!((request.head.get("authorization"), request.json().get("model")), (None, None));
+        }
+        let last = sent[calls].json();
+        let task = if method == "predict" { &last["instances"][0]["task_type"] } else { &last["taskType"] };
+        assert_eq!(task, "RETRIEVAL_QUERY", "{last}");
+    }
+}
+
+#[tokio::test]
+async fn service_account_of_google_needs_no_token_server() {
+    let vertex = upstream(Form::Generate).await;
+    let base = format!("http://{}{PROJECT}", vertex.addr);
+    let file = json!({
+        "type": "service_account", "private_key": RSA_KEY, "client_email": "gateway@p.iam.gserviceaccount.com",
+    });
+    let setup = provider(Setup::new(), "vertex", "vertex", &base, "google = { file = \"sa.json\" }")
+        .model("gemini", "vertex", "gemini-2.5-flash")
+        .file("sa.json", &file.to_string());
+    let gateway = Gateway::start(&setup).await;
+    assert_eq!(gateway.ask(Form::Generate.request_for("gemini", false)).await.status(), 200);
+    let claims = verified(bearer(&vertex.only_request()));
+    assert_eq!(claims["sub"], "gateway@p.iam.gserviceaccount.com");
+    assert_eq!(
+        (&claims["scope"], claims.get("aud")),
+        (&json!("https://www.googleapis.com/auth/cloud-platform"), None)
+    );
+    let life = gateway.metrics().await.sum("gateway_credential_end_timestamp_seconds", &[]);
+    assert!(life > claims["iat"].as_f64().unwrap() + 3_500.0);
+    assert_no_secret(&gateway, &["PRIVATE KEY"]);
+}
+
+/// The clock of the machine is an hour slow: the first token is refused, and the next one has the time of the provider.
+#[tokio::test]
+async fn service_account_signs_with_the_time_of_the_provider() {
+    let ahead = 3_600;
+    let vertex = Upstream::start(move |mut conn| async move {
+        while let Some(request) = conn.request().await {
+            let now = std::time::SystemTime::now() + std::time::Duration::from_secs(ahead);
+            let seconds = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+            let claims = verified(bearer(&request));
+            let date = httpdate::fmt_http_date(now);
+            let headers = [("content-type", "application/json"), ("date", &*date)];
+            let is_valid = claims["exp"].as_u64().unwrap() > seconds + 60;
+            conn.send(match is_valid {
+                true => reply::whole(200, &headers, Form::Generate.whole("m")),
+                false => reply::whole(401, &headers, provider_error(Form::Generate, 401, "expired")),
+            })
+            .await;
+        }
+    })
+    .await;
+    let base = format!("http://{}{PROJECT}", vertex.addr);
+    let file = json!({
+        "type": "service_account", "private_key": RSA_KEY, "client_email": "gateway@p.iam.gserviceaccount.com",
+    });
+    let setup = provider(Setup::new(), "vertex", "vertex", &base, "google = { file = \"sa.json\" }")
+        .model("gemini", "vertex", "gemini-2.5-flash")
+        .file("sa.json", &file.to_string());
+    let gateway = Gateway::start(&setup).await;
+    for _ in 0..2 {
+        let answer = gateway.ask(Form::Generate.request_for("gemini", false)).await;
+        assert_eq!(answer.status(), 200, "{}", answer.everything());
+    }
+    assert_eq!(vertex.count(), 3, "one request is sent again");
 }

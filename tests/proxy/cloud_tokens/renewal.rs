@@ -21,6 +21,91 @@ fn setup(tokens: &TokenServer, vertex: &Upstream) -> Setup {
         .file("user.json", &tokens.authorized_user("p"))
 }
 
+/// Returns a setup with Azure, whose token server is the same one.
+fn azure(tokens: &TokenServer, upstream: &Upstream) -> Setup {
+    let lines = format!(
+        "[provider.azure]\nsource = \"client-secret\"\ntenant = \"t\"\nclient_id = \"c\"\nauthority = \"http://{}\"\n\
+         client_secret = {{ value = \"secret-of-the-application\" }}",
+        tokens.host()
+    );
+    let base = format!("http://{}/openai/v1", upstream.addr);
+    provider(Setup::new(), "azure", "azure", &base, &lines).model("gpt", "azure", "my-gpt")
+}
+
+/// Asks a gateway without a pause until `outcome` has been counted `times` times; every request must succeed.
+async fn ask_until(gateway: &Gateway, outcome: &str, times: f64) {
+    soon(async {
+        while renewals(gateway, outcome).await < times {
+            let answer = gateway.ask(Form::Chat.request_for("gpt", false)).await;
+            assert_eq!(answer.status(), 200, "{outcome}: {}", answer.everything());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn azure_token_server_that_is_dead_or_lies_is_not_noticed() {
+    let tokens = TokenServer::start(Behavior::Grant(8)).await;
+    let upstream = upstream(Form::Chat).await;
+    let gateway = Gateway::start(&azure(&tokens, &upstream)).await;
+    ask_until(&gateway, "issued", 1.0).await;
+    let refused =
+        json!({"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret."});
+    let lies = [
+        (Behavior::Dead, "unreachable", 1.0),
+        (Behavior::Send(401, refused.to_string()), "refused", 1.0),
+        (Behavior::Send(200, "<html>lie</html>".to_owned()), "invalid", 1.0),
+        (Behavior::Send(200, json!({"access_token": "", "expires_in": 60}).to_string()), "invalid", 2.0),
+        (Behavior::Send(200, json!({"access_token": "lie", "expires_in": 0}).to_string()), "expired", 1.0),
+    ];
+    for (number, (behavior, outcome, times)) in lies.into_iter().enumerate() {
+        tokens.set(behavior);
+        ask_until(&gateway, outcome, times).await;
+        // A true token in between, so that the next fault meets a valid one.
+        tokens.set(Behavior::Grant(8));
+        ask_until(&gateway, "issued", number as f64 + 2.0).await;
+    }
+    assert!(upstream.requests().iter().all(|request| bearer(request).starts_with(TOKEN)));
+}
+
+#[tokio::test]
+async fn azure_tokens_of_one_second_fail_no_request() {
+    let tokens = TokenServer::start(Behavior::Grant(1)).await;
+    let upstream = upstream(Form::Chat).await;
+    let gateway = Gateway::start(&azure(&tokens, &upstream)).await;
+    ask_until(&gateway, "issued", 5.0).await;
+    assert!(upstream.count() > tokens.granted());
+}
+
+#[tokio::test]
+async fn azure_requests_that_come_first_wait_for_one_slow_exchange() {
+    let gate = Gate::new();
+    let tokens = TokenServer::start(Behavior::GrantAfter(gate.clone(), 3_600)).await;
+    let upstream = upstream(Form::Chat).await;
+    let mut gateway = Gateway::spawn(&azure(&tokens, &upstream), free_ports());
+    soon(async {
+        while tokio::net::TcpStream::connect(gateway.addr).await.is_err() {
+            assert!(gateway.runs());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let mut clients = JoinSet::new();
+    for _ in 0..1_000 {
+        let addr = gateway.addr;
+        clients.spawn(async move { ask(addr, Form::Chat.request_for("gpt", false)).await.status() });
+    }
+    until(|| !tokens.requests().is_empty()).await;
+    gate.open();
+    while let Some(status) = clients.join_next().await {
+        assert_eq!(status.unwrap(), 200);
+    }
+    let refreshes = renewals(&gateway, "issued").await;
+    eprintln!("1000 requests, {refreshes} renewals, {} exchanges", tokens.granted());
+    assert_eq!((tokens.granted(), refreshes), (1, 1.0));
+}
+
 fn request() -> Vec<u8> {
     Form::Generate.request_for("gemini", false)
 }

@@ -1,5 +1,8 @@
 //! Credentials of AWS: token servers that are slow, away or wrong, and providers that refuse a credential.
 
+mod outages;
+mod refusals;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -93,6 +96,7 @@ fn verified(request: &Request, secret: &str) -> String {
     let authorization = request.head.get("authorization").unwrap();
     let presented = Presented::parse(authorization).unwrap();
     assert_eq!((presented.scope.region, presented.scope.service), ("eu-west-1", "bedrock"));
+    assert!(authorization.contains("SignedHeaders=content-type;host;x-amz-date"), "{authorization}");
     let headers: Vec<(&str, &str)> =
         request.head.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let payload = PayloadHash::of([request.body.as_slice()]);
@@ -136,7 +140,9 @@ async fn aws_requests_that_come_first_wait_for_one_exchange() {
     }
     let statuses = asked.join_all().await;
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
-    assert_eq!(tokens.upstream.count(), 1);
+    let renewals = gateway.metrics().await.sum("gateway_credential_renewals_total", &[]);
+    eprintln!("{} requests, {renewals} renewals, {} exchanges", statuses.len(), tokens.upstream.count());
+    assert_eq!((tokens.upstream.count(), renewals), (1, 1.0));
 }
 
 #[tokio::test]

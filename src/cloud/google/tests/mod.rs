@@ -10,6 +10,10 @@ use crate::cloud::token::{
     Credential, CredentialSource, Grant, Lifetime, Step, StepResult, TokenError, TokenExchange, TokenRequest,
 };
 
+mod aws_subject;
+
+use aws_subject::VERIFICATION;
+
 const NOW: i64 = 1_700_000_000;
 
 /// Signer whose signature is the length of the message.
@@ -31,7 +35,7 @@ fn signer(pem: &str) -> Result<Arc<dyn AssertionSigner>, String> {
 }
 
 fn parse(file: &Value) -> Result<GoogleCredential, CredentialFileError> {
-    GoogleCredential::parse(&file.to_string(), &signer)
+    GoogleCredential::parse(&file.to_string(), &signer, &|_| None)
 }
 
 fn service_account() -> Value {
@@ -100,11 +104,13 @@ fn begin(credential: &GoogleCredential) -> (Box<dyn TokenExchange>, Step) {
 
 #[test]
 fn service_account_exchanges_an_assertion() {
-    let credential = parse(&service_account()).unwrap();
+    let mut file = service_account();
+    file["token_uri"] = json!("https://oauth2.example.com/token");
+    let credential = parse(&file).unwrap();
     assert_eq!(credential.name(), "service account");
     let (mut exchange, step) = begin(&credential);
     let request = sent(step);
-    assert_eq!((&request.method, &*request.url), (&Method::POST, "https://oauth2.googleapis.com/token"));
+    assert_eq!((&request.method, &*request.url), (&Method::POST, "https://oauth2.example.com/token"));
     assert_eq!(field(&request, "grant_type"), "urn:ietf:params:oauth:grant-type:jwt-bearer");
     let assertion = field(&request, "assertion");
     let parts: Vec<Vec<u8>> =
@@ -115,7 +121,7 @@ fn service_account_exchanges_an_assertion() {
         json(&parts[1]),
         json!({
             "iss": "gateway@p.iam.gserviceaccount.com", "scope": "https://www.googleapis.com/auth/cloud-platform",
-            "aud": "https://oauth2.googleapis.com/token", "iat": NOW - 10, "exp": NOW - 10 + 3_600,
+            "aud": "https://oauth2.example.com/token", "iat": NOW - 10, "exp": NOW - 10 + 3_600,
         })
     );
     assert_eq!(parts[2], assertion.rsplit_once('.').unwrap().0.len().to_string().into_bytes());
@@ -267,7 +273,7 @@ fn credential_files_with_faults_name_the_field() {
         (json!({}), "the field `type` is missing"),
         (
             with("type", json!("x")),
-            "the field `type` must be service_account, authorized_user, external_account or impersonated_service_account",
+            "the field `type` must be service_account, authorized_user, external_account, external_account_authorized_user or impersonated_service_account",
         ),
         (
             with("type", json!("gdch_service_account")),
@@ -301,8 +307,27 @@ fn credential_files_with_faults_name_the_field() {
             "the field `credential_source.executable` takes tokens from an executable, which is not supported: use a file or a URL",
         ),
         (
+            external(json!({ "environment_id": "aws2" })),
+            "the field `credential_source.environment_id` must be aws1, the only version that is supported",
+        ),
+        (
             external(json!({ "environment_id": "aws1" })),
-            "the field `credential_source.environment_id` takes tokens from AWS, which is not supported: use a file or a URL",
+            "the field `credential_source.regional_cred_verification_url` is missing",
+        ),
+        (
+            external(
+                json!({ "environment_id": "aws1", "regional_cred_verification_url": "http://sts.{region}.example" }),
+            ),
+            "the field `credential_source.regional_cred_verification_url` must start with https://, unless the host is a loopback or link-local address or a metadata server",
+        ),
+        (
+            external(json!({ "environment_id": "aws1", "regional_cred_verification_url": VERIFICATION })),
+            "the field `credential_source.region_url` is missing, and AWS_REGION is not set either",
+        ),
+        (
+            external(json!({ "environment_id": "aws1", "regional_cred_verification_url": VERIFICATION,
+                "region_url": "http://169.254.169.254/zone" })),
+            "the field `credential_source.url` is missing, and AWS_ACCESS_KEY_ID is not set either",
         ),
         (
             external(json!({ "file": "a", "format": { "type": "json" } })),
@@ -322,7 +347,10 @@ fn credential_files_with_faults_name_the_field() {
         assert_eq!(error, expected, "{file}");
     }
     let large = format!("{{\"type\":\"{}\"}}", "x".repeat(70_000));
-    assert_eq!(GoogleCredential::parse(&large, &signer).unwrap_err(), CredentialFileError::TooLarge);
+    assert_eq!(
+        GoogleCredential::parse(&large, &signer, &|_| None).unwrap_err(),
+        CredentialFileError::TooLarge
+    );
 }
 
 #[test]
@@ -334,4 +362,50 @@ fn fingerprints_of_credentials_differ_by_their_secrets() {
     };
     assert_eq!(user("one"), user("one"));
     assert_ne!(user("one"), user("two"));
+}
+
+#[test]
+fn service_account_of_google_signs_its_token_itself() {
+    // With the default address of the token server, and with the file's.
+    for token_uri in [json!(null), json!("https://oauth2.googleapis.com/token")] {
+        let mut file = service_account();
+        file["token_uri"] = token_uri;
+        let (_, step) = begin(&parse(&file).unwrap());
+        let granted = grant(step);
+        assert_eq!(granted.lifetime, Lifetime::For(Duration::from_secs(3_590)));
+        let token = bearer(&granted).to_owned();
+        let claims = base64_simd::URL_SAFE_NO_PAD.decode_to_vec(token.split('.').nth(1).unwrap()).unwrap();
+        let email = "gateway@p.iam.gserviceaccount.com";
+        assert_eq!(
+            serde_json::from_slice::<Value>(&claims).unwrap(),
+            // A scope, and therefore no audience: never both.
+            json!({ "iss": email, "sub": email, "scope": "https://www.googleapis.com/auth/cloud-platform",
+                "iat": NOW - 10, "exp": NOW + 3_590 })
+        );
+    }
+    // Another universe has other services: its token server decides.
+    let mut file = service_account();
+    file["universe_domain"] = json!("example.goog");
+    let (_, step) = begin(&parse(&file).unwrap());
+    sent(step);
+}
+
+#[test]
+fn workforce_user_proves_its_client_in_a_header() {
+    let file = json!({
+        "type": "external_account_authorized_user", "audience": "//iam.googleapis.com/locations/global/x",
+        "client_id": "id", "client_secret": "client+secret", "refresh_token": "1//refresh",
+        "token_url": "https://sts.googleapis.com/v1/oauthtoken", "quota_project_id": "billing",
+    });
+    let credential = parse(&file).unwrap();
+    assert_eq!((credential.name(), credential.quota_project()), ("authorized user", Some("billing")));
+    let (mut exchange, step) = begin(&credential);
+    let request = sent(step);
+    assert_eq!(request.url, "https://sts.googleapis.com/v1/oauthtoken");
+    assert_eq!(request.headers["authorization"], "Basic aWQ6Y2xpZW50K3NlY3JldA==");
+    assert_eq!(
+        String::from_utf8_lossy(&request.body),
+        "grant_type=refresh_token&refresh_token=1%2F%2Frefresh"
+    );
+    assert_eq!(bearer(&grant(exchange.advance(ok(&token("t")), NOW).unwrap())), "t");
 }
