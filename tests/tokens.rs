@@ -213,7 +213,7 @@ fn estimate_at_the_start_of_a_stream_has_the_size_of_the_count() {
         if tally.images > 0 || tally.media > 0 {
             continue;
         }
-        let expected = estimate::body(std::iter::once(sample.body.as_bytes()));
+        let expected = estimate::InputEstimate::of(std::iter::once(sample.body.as_bytes())).tokens();
         let size = usize::from(sample.counted >= 100) + usize::from(sample.counted >= 1_000);
         errors[size].push(expected as f64 / sample.counted as f64 - 1.0);
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -277,7 +277,9 @@ fn read_provider(
     if let Some(secret) = credential.or(bearer).filter(|_| access.is_none()) {
         provider.set_credential(secret.expose()).ok()?;
         if let Some(end) = provider.credential_end.and_then(|end| jiff::Timestamp::from_second(end).ok()) {
-            let verb = if end <= jiff::Timestamp::now() { "has ended" } else { "ends" };
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            let has_ended = u64::try_from(end.as_second()).is_ok_and(|end| end <= now);
+            let verb = if has_ended { "has ended" } else { "ends" };
             table.warn(
                 format!("the API key is a short-term one, which {verb} at {end} and is not renewed"),
                 "set `aws` instead: its credentials are renewed".to_owned(),

@@ -4,7 +4,7 @@
 use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
-use crate::bedrock_invoke::{chunk, event_stream, events, message};
+use crate::bedrock_invoke::{chunk, event_stream, events};
 use crate::support::aws::{ACCESS_KEY_ID, Message, SECRET, Signing, messages};
 use crate::support::client::{Answer, post_with};
 use crate::support::gateway::Gateway;

@@ -149,7 +149,7 @@ fn read_usage(client: CodingClient, stdout: &str) -> DisplayedUsage {
             DisplayedUsage { input: sum(&result, &names), window: windows.min() }
         }
         CodingClient::Codex => {
-            let input = lines().filter_map(|event| number(&event, "/usage/input_tokens")).last();
+            let input = lines().filter_map(|event| number(&event, "/usage/input_tokens")).next_back();
             DisplayedUsage { input, window: None }
         }
         CodingClient::Gemini => {
@@ -161,7 +161,10 @@ fn read_usage(client: CodingClient, stdout: &str) -> DisplayedUsage {
         }
         CodingClient::Opencode => {
             let names = ["/part/tokens/input", "/part/tokens/cache/read", "/part/tokens/cache/write"];
-            DisplayedUsage { input: lines().filter_map(|event| sum(&event, &names)).last(), window: None }
+            DisplayedUsage {
+                input: lines().filter_map(|event| sum(&event, &names)).next_back(),
+                window: None,
+            }
         }
         CodingClient::Qwen => {
             let events = document().and_then(|document| document.as_array().cloned()).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! `aws` of a provider: the order of the sources, and faults in words.
 
 use super::cloud::Machine;
-use crate::cloud::token::{CredentialSource as _, Step, StepResult};
+use crate::cloud::token::{Step, StepResult};
 
 const KIND: &str = "bedrock";
 const AUTO: &str = "aws = { region = \"eu-west-1\" }";
@@ -97,6 +97,7 @@ fn aws_profiles_of_people_and_programs_are_named() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one row for each fault")]
 fn aws_faults_name_the_setting() {
     let role = "[profile p]\nrole_arn = arn:aws:iam::1:role/r\n";
     let config =

@@ -43,12 +43,8 @@ async fn service(script: Script, grant: fn(usize, i64) -> Vec<u8>) -> Service {
                 let target = request.head.target().to_owned();
                 let answer = match script {
                     Script::Away => return conn.reset(),
-                    _ if target.ends_with("/api/token") => {
-                        reply::whole(200, &[], "session-of-imds".to_owned())
-                    }
-                    _ if target.ends_with("/security-credentials/") => {
-                        reply::whole(200, &[], "gateway-role".to_owned())
-                    }
+                    _ if target.ends_with("/api/token") => reply::whole(200, &[], "session-of-imds"),
+                    _ if target.ends_with("/security-credentials/") => reply::whole(200, &[], "gateway-role"),
                     Script::Send(status, body) => reply::whole(status, &[], body),
                     Script::Grant(life) => grant(number.fetch_add(1, Ordering::SeqCst), life),
                 };
@@ -220,12 +216,12 @@ async fn aws_region_and_credentials_of_an_instance_need_no_setting() {
     let imds = Upstream::start(|mut conn| async move {
         while let Some(request) = conn.request().await {
             let body = match request.head.target() {
-                "/latest/api/token" => "session-of-imds".to_owned(),
+                "/latest/api/token" => "session-of-imds",
                 "/latest/meta-data/placement/region" => {
                     assert_eq!(request.head.get("x-aws-ec2-metadata-token"), Some("session-of-imds"));
                     "eu-west-1".to_owned()
                 }
-                target if target.ends_with("/security-credentials/") => "gateway-role".to_owned(),
+                target if target.ends_with("/security-credentials/") => "gateway-role",
                 _ => json!({"Code": "Success", "AccessKeyId": "AKIDINSTANCE", "SecretAccessKey": SECRET,
                     "Token": TOKEN, "Expiration": end_of(3_600)})
                 .to_string(),

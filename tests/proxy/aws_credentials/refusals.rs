@@ -7,7 +7,7 @@ fn unnamed(status: u16, body: &str, date: Option<i64>) -> Vec<u8> {
     let date = date.map(http_date);
     let mut headers = vec![("content-type", "application/json")];
     headers.extend(date.as_deref().map(|date| ("date", date)));
-    reply::whole(status, &headers, body.to_owned())
+    reply::whole(status, &headers, body)
 }
 
 /// Refusals of an expired credential: of AWS, and of its endpoints in the formats of OpenAI and Anthropic.

@@ -257,6 +257,7 @@ fn impersonated_service_account_uses_its_source() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one row for each fault")]
 fn credential_files_with_faults_name_the_field() {
     let without = |name: &str| {
         let mut file = service_account();
