@@ -216,12 +216,12 @@ async fn aws_region_and_credentials_of_an_instance_need_no_setting() {
     let imds = Upstream::start(|mut conn| async move {
         while let Some(request) = conn.request().await {
             let body = match request.head.target() {
-                "/latest/api/token" => "session-of-imds",
+                "/latest/api/token" => "session-of-imds".to_owned(),
                 "/latest/meta-data/placement/region" => {
                     assert_eq!(request.head.get("x-aws-ec2-metadata-token"), Some("session-of-imds"));
                     "eu-west-1".to_owned()
                 }
-                target if target.ends_with("/security-credentials/") => "gateway-role",
+                target if target.ends_with("/security-credentials/") => "gateway-role".to_owned(),
                 _ => json!({"Code": "Success", "AccessKeyId": "AKIDINSTANCE", "SecretAccessKey": SECRET,
                     "Token": TOKEN, "Expiration": end_of(3_600)})
                 .to_string(),
