@@ -27,5 +27,3 @@ mod request_body;
 mod server;
 #[path = "pingora_facts/support.rs"]
 mod support;
-#[path = "pingora_facts/upstream.rs"]
-mod upstream;

@@ -11,8 +11,6 @@ use async_trait::async_trait;
 use http::StatusCode;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::ServerSession;
-use pingora::protocols::http::client::HttpSession;
-use pingora::protocols::http::v1::client::HttpSession as Http1Session;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::{
     GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, TimingDigest,
@@ -75,26 +73,6 @@ pub(crate) fn post(length: usize) -> Box<RequestHeader> {
     head.insert_header("host", "upstream.example").unwrap();
     head.insert_header("content-length", length.to_string()).unwrap();
     Box::new(head)
-}
-
-/// Returns an upstream session that has sent a request without a body, and the upstream's side. The upstream has
-/// answered with these bytes.
-pub(crate) async fn upstream(bytes: impl AsRef<[u8]>) -> (HttpSession, DuplexStream) {
-    let (near, mut far) = tokio::io::duplex(CAPACITY);
-    let mut session = HttpSession::H1(Http1Session::new(Box::new(near)));
-    soon(session.write_request_header(post(0))).await.unwrap();
-    soon(session.finish_request_body()).await.unwrap();
-    read_head(&mut far).await;
-    far.write_all(bytes.as_ref()).await.unwrap();
-    (session, far)
-}
-
-/// Returns the HTTP/1 session inside.
-pub(crate) fn h1(session: &mut HttpSession) -> &mut Http1Session {
-    match session {
-        HttpSession::H1(session) => session,
-        _ => panic!("not HTTP/1"),
-    }
 }
 
 /// Reads until the end of a head, byte by byte, so that what follows it stays unread.

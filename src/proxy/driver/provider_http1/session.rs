@@ -329,3 +329,6 @@ async fn write_both(stream: &mut Stream, first: &[u8], second: &[u8]) -> io::Res
     }
     stream.write_all(second.get(written.saturating_sub(first.len())..).unwrap_or_default()).await
 }
+
+#[cfg(test)]
+mod tests;
