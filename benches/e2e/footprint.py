@@ -11,7 +11,8 @@ Python 3.9. Memory is Anonymous (heap and stacks) from /proc/PID/smaps_rollup, i
 import argparse, hashlib, os, re, signal, socket, statistics, subprocess, sys, tempfile, time
 from pathlib import Path
 
-KEY = "mgw-load-key"
+# The load tool's: it also sends it in the other header of the messages format, and two different keys are refused.
+KEY = "sk-bench-0123456789"
 # Frames and milliseconds between them. Slow frames, so that ten thousand streams do not need all of the machine.
 PACE = (40, 500)
 # Seconds after the load at which memory is read.
@@ -111,11 +112,9 @@ def start_mock():
 def load(gateway, count, translated):
     """Starts `count` streams, spread over four seconds."""
     path, format = ("/v1/messages", "messages") if translated else ("/v1/chat/completions", "chat")
-    # The tool sends a key of its own in the other header of the format, and two different keys are refused.
-    credential = f"x-api-key: {KEY}" if translated else f"authorization: Bearer {KEY}"
     return subprocess.Popen(
         [Path(os.environ["PEERS"]) / "sseload/target/release/sseload", "--url", f"http://127.0.0.1:{gateway.port}{path}",
-         "--fmt", format, "--model", "oa", "-H", credential, "--warmup", "0", "--json", "-c", str(count),
+         "--fmt", format, "--model", "oa", "-H", f"authorization: Bearer {KEY}", "--warmup", "0", "--json", "-c", str(count),
          "-n", str(count), "--ramp", "4000", "-d", "60", "--expect", str(PACE[0])],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

@@ -106,6 +106,7 @@ pub(super) fn shape(path: &str) -> Option<KeyType> {
         "model.price." | "model.price.tiers." => price(last),
         "key.limits." | "account.limits." => usage_limit(last),
         "provider.credential."
+        | "provider.aws.session_token."
         | "tokens.key.secret."
         | "key.access_key.secret."
         | "provider.azure.client_secret." => Some(KeyType::Text),

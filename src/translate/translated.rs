@@ -26,8 +26,9 @@ use crate::wire::Format;
 use crate::wire::codec::{ReplyOptions, is_to_come};
 use crate::wire::watch::StreamEnd;
 
-/// Initial capacity of the output buffer, in bytes. The buffer is reused once its earlier content has been written.
-const OUT: usize = 4_096;
+/// Initial capacity of the output buffer, in bytes: the first events of most streams fit. It grows to the largest output
+/// so far, and is reused once its earlier content has been written.
+const OUT: usize = 1_024;
 /// Maximum capacity that is reserved for the output of a piece, in bytes. Growing during a write would copy the buffer.
 const MAX_OUT: usize = 16_384;
 

@@ -31,6 +31,9 @@ const FIRST_READ: usize = 4 * 1024;
 /// Maximum size of the held writes, in bytes: a head and a typical JSON response leave in one write.
 const WRITE_BUFFER: usize = 3 * 1024;
 
+/// Size of that buffer behind the head of a stream, in bytes: a frame of one or two tokens fits.
+const FRAME_BUFFER: usize = 512;
+
 /// Connection preface of HTTP/2 (RFC 9113, section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -51,6 +54,8 @@ pub(in crate::proxy) struct HeaderTimeoutStream {
     prefetched: BytesMut,
     /// Written bytes that wait for a flush.
     held: HeldWrites,
+    /// Flushes of the current response that had such bytes, up to the second.
+    flushes: u8,
 }
 
 impl HeaderTimeoutStream {
@@ -65,6 +70,7 @@ impl HeaderTimeoutStream {
             chunks: None,
             prefetched: BytesMut::new(),
             held: HeldWrites::default(),
+            flushes: 0,
         }
     }
 
@@ -127,6 +133,7 @@ impl HeaderTimeoutStream {
         self.head_started |= begun;
         self.chunks = None;
         self.held.shrink(0);
+        self.flushes = 0;
     }
 
     /// Checks the framing of a chunked body from here on; `first` is the part of it that arrived with the head.
@@ -163,7 +170,17 @@ impl HeaderTimeoutStream {
 
     /// Writes the held bytes.
     fn poll_release(&mut self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        self.held.poll_release(&mut self.inner, cx, &[]).map_ok(drop)
+        let length = self.held.len();
+        ready!(self.held.poll_release(&mut self.inner, cx, &[]))?;
+        if length > 0 && self.flushes < 2 {
+            self.flushes += 1;
+            if self.flushes == 2 {
+                // A stream: the frames behind its head are smaller than the head with the first ones. Only once, so that
+                // frames of different sizes do not allocate.
+                self.held.shrink(FRAME_BUFFER.max(length));
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Applies the header time-out to a read of a head.
