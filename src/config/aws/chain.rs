@@ -18,13 +18,13 @@ const SESSION_TOKEN: &str = "session_token = { env = \"AWS_SESSION_TOKEN\" }, or
 pub(super) type Source = Arc<dyn CredentialSource>;
 
 /// Reader of the sources.
-pub(super) struct Reader<'r> {
+pub(super) struct ChainReader<'r> {
     pub(super) table: &'r ConfigTable<'r>,
     pub(super) folder: &'r Path,
     pub(super) vault: &'r dyn Vault,
 }
 
-impl Reader<'_> {
+impl ChainReader<'_> {
     pub(super) fn settings(&self, credential: Option<&Secret>) -> SourceSettings {
         let url = |key: &'static str| {
             self.table.get(key).and_then(|value| {

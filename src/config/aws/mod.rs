@@ -13,7 +13,7 @@ use super::node::ConfigTable;
 use super::routes::one_of;
 use super::secret::{Secret, Vault};
 use crate::provider::{CloudAccess, ProviderKind, SigningScope};
-use chain::Reader;
+use chain::ChainReader;
 
 pub(super) use instance::region as instance_region;
 
@@ -40,7 +40,7 @@ pub(super) fn read(
     credential: Option<&Secret>,
     (folder, vault): (&Path, &dyn Vault),
 ) -> Option<AwsSettings> {
-    let reader = Reader { table, folder, vault };
+    let reader = ChainReader { table, folder, vault };
     let configured = table.string("region");
     let service = table.string("service");
     let source = table.get("source");

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::SourceSettings;
-use super::chain::{Reader, Source};
+use super::chain::{ChainReader, Source};
 use crate::cloud::aws::{ProfileFile, SharedProfile, profile_setting};
 
 /// Settings of profiles that are not supported, and what they demand.
@@ -17,7 +17,7 @@ const UNSUPPORTED: [(&str, &str); 4] = [
 /// Largest number of profiles that lead to each other.
 const MAX_PROFILES: usize = 8;
 
-impl Reader<'_> {
+impl ChainReader<'_> {
     /// Returns the shared files with their kinds.
     fn files(&self) -> Vec<(ProfileFile, PathBuf)> {
         let home = self.vault.env("HOME").filter(|home| !home.is_empty());

@@ -12,6 +12,7 @@ mod playground;
 mod reads;
 mod rotation;
 mod sessions;
+mod targets;
 mod usage;
 
 use serde_json::Value;
