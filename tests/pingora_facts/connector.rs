@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pingora::ErrorType;
 use pingora::connectors::{ConnectorOptions, TransportConnector};
+use pingora::http::RequestHeader;
 use pingora::protocols::ALPN;
 use pingora::upstreams::peer::{HttpPeer, Peer, PeerOptions};
 use pingora::utils::tls::{WrappedX509, parse_x509};
@@ -159,4 +160,17 @@ async fn connect_offers_http1_alone_after_prefer_h1() {
     // A server that speaks only HTTP/2 shares no protocol with it.
     assert!(soon(transport.new_stream(&peer)).await.is_err());
     serving.abort();
+}
+
+/// A request head refuses a path and a value with a line end, which would be read as further lines.
+/// `proxy::provider_http1` writes both unchecked.
+#[test]
+fn request_head_has_no_line_end_in_its_parts() {
+    for path in ["/x\r\ny: z", "/x\n", "/x y"] {
+        let mut head = RequestHeader::build_no_case("POST", b"/", None).unwrap();
+        assert!(head.set_raw_path(path.as_bytes()).is_err(), "{path:?}");
+        assert!(RequestHeader::build_no_case("POST", path.as_bytes(), None).is_err(), "{path:?}");
+    }
+    let mut head = RequestHeader::build_no_case("POST", b"/", None).unwrap();
+    assert!(head.insert_header("x", "a\r\ny: z").is_err());
 }

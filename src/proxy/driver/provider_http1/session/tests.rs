@@ -70,15 +70,6 @@ async fn request_is_written_as_it_was_built_at_every_width() {
     }
 }
 
-#[tokio::test]
-async fn request_to_a_path_with_a_line_end_is_refused() {
-    let (mut exchange, _far) = exchange("").await;
-    let mut head = post(0);
-    head.set_raw_path(b"/x\r\ny: z").unwrap();
-    let error = exchange.write_request(head, Vec::new()).await.unwrap_err();
-    assert_eq!(*error.etype(), ErrorType::InvalidHTTPHeader);
-}
-
 #[tokio::test(start_paused = true)]
 async fn request_that_the_provider_does_not_read_times_out() {
     let (near, _far) = tokio::io::duplex(1);
