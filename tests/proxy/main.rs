@@ -44,6 +44,7 @@ mod hold;
 mod home;
 mod images;
 mod importing;
+mod importing_samples;
 mod invoke_ingress;
 mod jobs;
 mod keys;

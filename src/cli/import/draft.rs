@@ -224,7 +224,10 @@ impl ImportDraft {
     /// Returns the APIs of a provider. The formats of conversations translate into each other, and count as one.
     fn capabilities(&self, provider: &str) -> HashSet<Api> {
         let provider = self.providers.iter().find(|known| known.name == provider);
-        let apis = provider.iter().flat_map(|provider| provider.kind.default_apis());
+        let apis = provider.iter().flat_map(|provider| match provider.apis {
+            [] => provider.kind.default_apis(),
+            apis => apis,
+        });
         let api = |api: &Api| match api {
             api if api.format().is_some() => Some(Api::Chat),
             Api::EmbedContent => Some(Api::Embeddings),

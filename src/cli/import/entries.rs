@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::account::{KeyHash, Losses};
 use crate::provider::ProviderKind;
+use crate::wire::Api;
 
 /// Source of a credential in the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(super) struct ProviderDraft {
     pub(super) base_url: Option<String>,
     pub(super) dialect: Option<&'static str>,
     pub(super) api_version: Option<String>,
+    /// APIs that it offers; empty for those of its kind.
+    pub(super) apis: &'static [Api],
     pub(super) credential: Option<DraftCredential>,
     /// Settings of `provider.aws`; empty for a provider that is not at AWS.
     pub(super) aws: Vec<(&'static str, String)>,
@@ -40,6 +43,7 @@ impl ProviderDraft {
             base_url: None,
             dialect: None,
             api_version: None,
+            apis: &[],
             credential: None,
             aws: Vec::new(),
             headers: Vec::new(),

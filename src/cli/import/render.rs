@@ -118,6 +118,8 @@ fn write_provider(out: &mut String, provider: &ProviderDraft) {
     line(out, "base_url", provider.base_url.as_deref().map(text));
     line(out, "dialect", provider.dialect.map(text));
     line(out, "api_version", provider.api_version.as_deref().map(text));
+    let apis: Vec<String> = provider.apis.iter().map(|api| api.name().to_owned()).collect();
+    line(out, "apis", (!apis.is_empty()).then(|| texts(&apis)));
     line(
         out,
         "credential",
@@ -241,6 +243,8 @@ fn write_key(out: &mut String, key: &KeyDraft) {
     line(out, "models", (!key.models.is_empty()).then(|| texts(&key.models)));
     line(out, "networks", (!key.networks.is_empty()).then(|| texts(&key.networks)));
     line(out, "losses", (key.losses != Losses::default()).then(|| text(key.losses.name())));
+    // All sources answer requests for images as OpenAI does.
+    line(out, "images", Some(text("plain")));
     write_limits(out, &key.limits);
 }
 

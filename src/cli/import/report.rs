@@ -94,6 +94,11 @@ impl FieldReport {
         self.fields.push(Entry { path: path.into(), line: None, outcome, target, note: note.to_owned() });
     }
 
+    /// Returns whether a field has an outcome already.
+    pub(super) fn has(&self, field: &Field<'_>) -> bool {
+        self.fields.iter().any(|entry| entry.path == field.path)
+    }
+
     /// Adds a remark, once.
     pub(super) fn remark(&mut self, text: impl Into<String>) {
         let text = text.into();

@@ -5,6 +5,8 @@ use super::{Context, REFERENCE};
 use crate::account::amount::{self, Amount};
 use crate::cli::import::document::{Field, FieldResult};
 use crate::cli::import::draft::{ProviderDraft, limit};
+use crate::provider::ProviderKind;
+use crate::wire::Api;
 
 /// Costs per token, and the keys of `model.price`, which are per million tokens.
 const TOKEN_COSTS: &[(&str, &str)] = &[
@@ -255,11 +257,15 @@ pub(super) fn read_info(
         );
     }
     if let Some(field) = info.get("mode") {
-        context.report.changed(
-            &field,
-            "",
-            "the gateway knows the APIs of a provider by its kind: provider.apis restricts them",
-        );
+        let is_images = field.text().is_ok_and(|mode| mode == "image_generation");
+        if is_images && deployment.provider.kind == ProviderKind::OpenAiCompatible {
+            deployment.provider.apis = &[Api::Images];
+            let note = "a server of OpenAI's API offers images only if its provider says so";
+            context.report.changed(&field, "provider.apis", note);
+        } else {
+            let note = "the gateway knows the APIs of a provider by its kind: provider.apis restricts them";
+            context.report.changed(&field, "", note);
+        }
     }
     for (key, reason) in INFO {
         if let Some(field) = info.get(key) {

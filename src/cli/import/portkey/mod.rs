@@ -10,6 +10,7 @@ mod integrations;
 mod providers;
 mod tree;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::document::{Field, FieldResult, SourceNode, SourceValue};
@@ -116,8 +117,8 @@ impl Import {
                 resolved.push((leaf, provider, model));
             }
         }
-        let weights: Vec<Option<f64>> = resolved.iter().map(|(leaf, ..)| Some(leaf.weight)).collect();
-        let weights = whole_weights(&weights);
+        let leaves: Vec<&Leaf<'_>> = resolved.iter().map(|(leaf, ..)| *leaf).collect();
+        let weights = weights(&leaves);
         let mut retries = None;
         for ((leaf, provider, model), weight) in resolved.into_iter().zip(weights) {
             let origin = format!("{} (line {})", leaf.shown(), leaf.field.node.line);
@@ -175,15 +176,36 @@ impl Import {
         if let Some(timeout) = &leaf.timeout {
             endpoint.provider.timeouts.first_byte = Some(timeout.integer()?.max(1));
             let note = "the time until the response begins";
-            self.report.changed(timeout, "provider.timeouts.first_byte", note);
+            // Several targets may have it from the strategy around them.
+            if !self.report.has(timeout) {
+                self.report.changed(timeout, "provider.timeouts.first_byte", note);
+            }
         }
         if let Err(reason) = providers::credential(self, field, &mut endpoint)? {
             self.report.impossible(field, &reason);
             return Ok(None);
         }
-        if let Some(model) = &leaf.model {
+        if let Some(model) = leaf.model.as_ref().filter(|model| !self.report.has(model)) {
             self.report.taken(model, "model.targets.model");
         }
         Ok(Some((endpoint.provider, endpoint.model)))
     }
+}
+
+/// Returns the weights of targets, which count within a tier: 1 for one that is alone in its own.
+fn weights(leaves: &[&Leaf<'_>]) -> Vec<u64> {
+    let mut tiers: BTreeMap<usize, Vec<(usize, f64)>> = BTreeMap::new();
+    for (at, leaf) in leaves.iter().enumerate() {
+        tiers.entry(leaf.tier).or_default().push((at, leaf.weight));
+    }
+    let mut weights = vec![1; leaves.len()];
+    for tier in tiers.values().filter(|tier| tier.len() > 1) {
+        let parts: Vec<Option<f64>> = tier.iter().map(|(_, weight)| Some(*weight)).collect();
+        for ((at, _), weight) in tier.iter().zip(whole_weights(&parts)) {
+            if let Some(of_target) = weights.get_mut(*at) {
+                *of_target = weight;
+            }
+        }
+    }
+    weights
 }

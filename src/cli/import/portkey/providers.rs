@@ -108,7 +108,7 @@ pub(super) fn resolve(
     } else {
         import.report.changed(&provider, "provider.kind", endpoint.note);
     }
-    if let Some(host) = &leaf.custom_host {
+    if let Some(host) = leaf.custom_host.as_ref().filter(|host| !import.report.has(host)) {
         import.report.taken(host, "provider.base_url");
     }
     for (member, target) in [
