@@ -23,7 +23,7 @@ use crate::proxy::driver::interim::read_response_head;
 use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::proxy::driver::peer::Upstream;
 use crate::proxy::driver::provider_addresses::ProviderAddresses;
-use crate::proxy::driver::provider_session::{BodyPieces, ProviderSession};
+use crate::proxy::driver::provider_session::{ProviderSession, RequestPieces};
 use crate::proxy::driver::resend::{Resends, Unanswered, is_downgrade};
 use crate::proxy::driver::send::WRITE_TIMEOUT;
 use crate::proxy::names;
@@ -175,7 +175,7 @@ impl UpstreamClient {
             let mut delivered = None;
             let (head, authorized) = authorized_head(request)?;
             let exchange = async {
-                let body: BodyPieces = request.body.iter().cloned().collect();
+                let body: RequestPieces = request.body.iter().cloned().collect();
                 connected.session.write_request(head, body, None).await?;
                 delivered = Some(Instant::now());
                 // Before the wait: a caller that drops this future must learn that the provider may have acted.

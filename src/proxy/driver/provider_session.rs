@@ -16,7 +16,7 @@ use super::provider_socket::session::ProviderSocket;
 pub(super) const WRITE_SLICE: usize = 128 * 1024;
 
 /// Pieces of a request body.
-pub(in crate::proxy) type BodyPieces = SmallVec<[Bytes; 2]>;
+pub(in crate::proxy) type RequestPieces = SmallVec<[Bytes; 2]>;
 
 /// Connection that carries one exchange with a provider.
 pub(in crate::proxy) enum ProviderSession {
@@ -58,7 +58,7 @@ impl ProviderSession {
     pub(in crate::proxy) async fn write_request(
         &mut self,
         mut head: Box<RequestHeader>,
-        pieces: BodyPieces,
+        pieces: RequestPieces,
         conversation: Option<SocketConversation>,
     ) -> pingora::Result<()> {
         match self {

@@ -13,7 +13,7 @@ use super::fault::Fault;
 use super::hooks::{ExchangeHooks, Written};
 use super::interim::read_response_head;
 use super::outcome::{AttemptError, shutdown_error, timeout_error};
-use super::provider_session::{BodyPieces, ProviderSession};
+use super::provider_session::{ProviderSession, RequestPieces};
 use super::provider_socket::conversation::SocketConversation;
 
 /// Largest body that is written as one piece, in bytes, even if edits have split it.
@@ -96,10 +96,10 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
 
     /// Returns the body of the request, from `request_body_filter`. A small one is one piece, which leaves in one write
     /// with the head.
-    async fn body_pieces(&mut self, head: &RequestHeader) -> pingora::Result<BodyPieces> {
+    async fn body_pieces(&mut self, head: &RequestHeader) -> pingora::Result<RequestPieces> {
         let length = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         let small = length.and_then(|length| length.parse::<u64>().ok()).unwrap_or(0) <= SINGLE_WRITE_LIMIT;
-        let mut pieces = BodyPieces::new();
+        let mut pieces = RequestPieces::new();
         loop {
             let mut piece = None;
             self.proxy.request_body_filter(self.session, &mut piece, small, self.ctx).await?;
