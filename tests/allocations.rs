@@ -10,16 +10,21 @@ mod translated;
 #[path = "../benches/translation/mod.rs"]
 mod translation;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use counting::{Count, count};
+use model_gateway::canonical::Usage;
+use model_gateway::framing::event_stream::{HeaderValue, MessageWriter, put_header};
 use model_gateway::framing::frame_buffer::FrameTooLarge;
 use model_gateway::framing::json_array::ArraySplitter;
 use model_gateway::framing::sse::SseSplitter;
 use model_gateway::framing::{FrameBuffer, Splitter};
 use model_gateway::json::EscapedString;
 use model_gateway::translate::Verbatim;
+use model_gateway::translate::invoke_stream::InvokeStream;
+use model_gateway::translate::invoke_writer::InvokeWriter;
 use model_gateway::translate::verbatim::{Arrival, Changes};
 use model_gateway::wire::Api;
+use model_gateway::wire::codec::RequestClock;
 use model_gateway::wire::request::BodyReader;
 
 const NOTHING: Count = Count { calls: 0, bytes: 0 };
@@ -232,5 +237,50 @@ fn request_body_in_one_piece_is_read_without_a_copy() {
         });
         assert!(read.stream);
         assert!(count.calls <= 4 && count.bytes <= 1_024, "{size}: {count:?}");
+    }
+}
+
+/// Messages of InvokeModel for a client of InvokeModel: read, passed and written again.
+#[test]
+fn invoke_stream_to_invoke_client_allocates_nothing() {
+    let message = |n: usize| {
+        let event = format!(
+            "{{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\" word {}\"}}}}",
+            1_000 + n
+        );
+        let mut headers = Vec::new();
+        for (name, value) in
+            [(":event-type", "chunk"), (":content-type", "application/json"), (":message-type", "event")]
+        {
+            put_header(name, HeaderValue::Text(value), &mut headers);
+        }
+        let mut out = BytesMut::new();
+        let writer = MessageWriter::begin(&headers, &mut out);
+        let bytes = base64_simd::STANDARD.encode_to_string(event);
+        out.extend_from_slice(format!("{{\"bytes\":\"{bytes}\",\"p\":\"abcdef\"}}").as_bytes());
+        writer.end(&mut out);
+        out.freeze()
+    };
+    let messages: Vec<Bytes> = (0..WARM + FRAMES).map(message).collect();
+    let all = Bytes::from(messages.concat());
+    for size in [messages[0].len(), 97, 16_384] {
+        let pieces: Vec<Bytes> =
+            (0..all.len()).step_by(size).map(|at| all.slice(at..all.len().min(at + size))).collect();
+        let mut reader = InvokeStream::new(1 << 20);
+        let mut exchange = Verbatim::new(Api::Messages, Arrival::Events, Changes::default(), 1 << 20);
+        let mut writer = InvokeWriter::new(RequestClock { now: || 0, started: 0 });
+        let mut pass = |piece: &Bytes| {
+            let events = reader.feed(piece).unwrap();
+            if events.is_empty() {
+                return 0;
+            }
+            let passed = exchange.feed(events).unwrap();
+            writer.feed(&passed, &mut Usage::default).len()
+        };
+        let (warm, rest) = pieces.split_at(pieces.len() / 2);
+        warm.iter().for_each(|piece| _ = pass(piece));
+        let (count, left) = count(|| rest.iter().map(&mut pass).sum::<usize>());
+        assert!(left > 10_000, "{left}");
+        assert_eq!(count, NOTHING, "reads of {size}");
     }
 }

@@ -216,10 +216,9 @@ fn reply() -> Arc<ReplyOptions> {
     })
 }
 
-/// Normalizes what encoding changes: signatures, which are in envelopes, and citations of the provider's own documents.
+/// Normalizes what encoding changes: signatures, which are in envelopes.
 fn comparable(mut said: Said) -> Said {
     said.seals = vec![said.seals.len().to_string()];
-    said.cited.clear();
     // Only a provider can send this block.
     said.foreign.retain(|name| name != "compaction");
     said

@@ -17,8 +17,19 @@ use serde_json::Value;
 fn answers(apis: &[&str]) -> Vec<(String, Value)> {
     let recordings = folder::recordings().unwrap_or_default();
     let of = |(file, value): &(std::path::PathBuf, Value)| {
-        let wanted = value["api"].as_str().is_some_and(|api| apis.contains(&api));
         let body = &value["response"]["body"];
+        // InvokeModel has one path for all kinds of models.
+        let api = match value["api"].as_str() {
+            Some("bedrock-invoke")
+                if body["results"].is_array()
+                    && value["model"].as_str().is_some_and(|model| model.contains("rerank")) =>
+            {
+                Some("rerank")
+            }
+            Some("bedrock-invoke") if !vectors(body).iter().all(|vector| vector.is_array()) => None,
+            other => other,
+        };
+        let wanted = api.is_some_and(|api| apis.contains(&api));
         (wanted && value["response"]["status"] == 200 && body.is_object())
             .then(|| (file.display().to_string(), body.clone()))
     };
@@ -33,6 +44,10 @@ fn vectors(body: &Value) -> Vec<&Value> {
     if let Some(typed) = body["embeddings"]["float"].as_array() {
         return typed.iter().collect();
     }
+    // Titan at Bedrock.
+    if body["embedding"].is_array() {
+        return vec![&body["embedding"]];
+    }
     match body["embeddings"].as_array() {
         Some(several) => several.iter().map(|entry| &entry["values"]).collect(),
         None => vec![&body["embedding"]["values"]],
@@ -41,7 +56,8 @@ fn vectors(body: &Value) -> Vec<&Value> {
 
 #[test]
 fn embeddings_recorded_vectors_are_decoded_and_encoded() {
-    let answers = answers(&["openai-embeddings", "gemini-embeddings", "others/cohere-embed"]);
+    let answers =
+        answers(&["openai-embeddings", "gemini-embeddings", "others/cohere-embed", "bedrock-invoke"]);
     let mut seen = 0;
     for (name, body) in &answers {
         let text = body.to_string();
@@ -54,6 +70,7 @@ fn embeddings_recorded_vectors_are_decoded_and_encoded() {
             &body["usage"]["total_tokens"],
             &body["usageMetadata"]["promptTokenCount"],
             &body["meta"]["billed_units"]["input_tokens"],
+            &body["inputTextTokenCount"],
         ];
         assert_eq!(answer.tokens, used.iter().find_map(|tokens| tokens.as_u64()), "{name}");
         let written = |base64| -> String {

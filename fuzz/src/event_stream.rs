@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
+use model_gateway::canonical::Usage;
 use model_gateway::cloud::sigv4::{
     CanonicalRequest, CredentialScope, Credentials, PathEncoding, PayloadHash, Presented, Signer,
 };
@@ -11,6 +12,9 @@ use model_gateway::framing::event_stream::{
 };
 use model_gateway::framing::frame_buffer::FrameTooLarge;
 use model_gateway::framing::{FrameBuffer, Splitter};
+use model_gateway::translate::invoke_stream::InvokeStream;
+use model_gateway::translate::invoke_writer::InvokeWriter;
+use model_gateway::wire::codec::RequestClock;
 
 use crate::{choose, pieces};
 
@@ -47,6 +51,7 @@ pub fn event_stream(mut data: &[u8]) {
     }
     let (frames, rest) = cut(&pieces(&stream, seed));
     assert_eq!((frames.len(), rest.len()), (2, 0));
+    invoke_stream(data, seed);
     for frame in &frames {
         let parsed = EventMessage::parse(frame).map(|message| message.payload().to_vec());
         let is_checksum = matches!(
@@ -58,6 +63,44 @@ pub fn event_stream(mut data: &[u8]) {
         );
         assert!(!is_checksum, "the message has right checksums");
         read_back(frame);
+    }
+}
+
+/// Streams of InvokeModel: every split gives the same output, and what the writer makes of an event is read as that event.
+fn invoke_stream(data: &[u8], seed: usize) {
+    let clock = RequestClock { now: || 0, started: 0 };
+    let read = |pieces: &[&[u8]]| {
+        let mut reader = InvokeStream::new(1 << 30);
+        let mut out = Vec::new();
+        let fed = pieces.iter().try_for_each(|piece| {
+            reader.feed(&Bytes::copy_from_slice(piece)).map(|events| out.extend_from_slice(&events))
+        });
+        out.extend_from_slice(&reader.take_ready());
+        (out, fed.is_ok())
+    };
+    let write = |pieces: &[&[u8]]| -> Vec<u8> {
+        let mut writer = InvokeWriter::new(clock);
+        let write = |piece: &&[u8]| writer.feed(&Bytes::copy_from_slice(piece), &mut Usage::default);
+        pieces.iter().map(write).collect::<Vec<_>>().concat()
+    };
+    assert_eq!(read(&[data]), read(&pieces(data, seed)));
+    let written = write(&[data]);
+    assert_eq!(written, write(&pieces(data, seed)));
+    let (frames, rest) = cut(&[&written[..]]);
+    assert!(rest.is_empty());
+    for frame in &frames {
+        EventMessage::parse(frame).expect("the writer writes valid messages");
+    }
+    let mut event = b"event: x\ndata: ".to_vec();
+    event.extend(data.iter().filter(|byte| !byte.is_ascii_control()));
+    event.extend_from_slice(b"\n\n");
+    let (events, _) = read(&[&write(&[&event[..]])[..]]);
+    // Members that Bedrock adds are removed.
+    let has_added = data.windows(15).any(|text| text == b"amazon-bedrock-");
+    if !events.is_empty() && !has_added {
+        let text = |event: &[u8]| event.split(|byte| *byte == b'\n').nth(1).map(<[u8]>::to_vec);
+        let sent = text(&event).map(|line| [&b"data: "[..], line[6..].trim_ascii()].concat());
+        assert_eq!(text(&events), sent);
     }
 }
 

@@ -67,6 +67,12 @@ pub fn request(mut data: &[u8]) {
     let api = APIS[choose(&mut data, APIS.len())];
     let seed = choose(&mut data, 256);
     let batch = seed % 2 == 1;
+    let invoke = |pieces: &[&[u8]]| {
+        let mut reader = BodyReader::invoke("a \"model\"", seed % 2 == 0);
+        pieces.iter().try_for_each(|piece| reader.push(Bytes::copy_from_slice(piece)))?;
+        reader.finish().map(|body| (*body.text.into_contiguous()).to_owned())
+    };
+    assert_eq!(invoke(&[data]), invoke(&pieces(data, seed)));
     let whole = read(api, batch, &[data]);
     let split = read(api, batch, &pieces(data, seed));
     let (body, split) = match (whole, split) {

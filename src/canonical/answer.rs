@@ -1,7 +1,7 @@
 //! Collected response: the events of a stream, folded into one value. Both whole JSON responses and streams pass
 //! through the same events, so that they have the same meaning.
 
-use super::{BlockKind, Delta, Event, Finish, ToolKind, Usage};
+use super::{BlockKind, Delta, Event, Finish, SourceLocation, ToolKind, Usage};
 use crate::json::JsonStr;
 
 /// Maximum number of choices of a response. No provider generates more than 128 for one request. Without this limit a
@@ -102,12 +102,16 @@ pub enum AnswerBlockKind {
 /// Citation, owned; see [`super::Citation`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CitationOwned {
-    /// Address of the source.
+    /// Address of a web page; may be empty.
     pub url: String,
     /// Title of the source.
     pub title: String,
     /// Cited passage of the source.
     pub quote: String,
+    /// Name that the client gave a search result; may be empty.
+    pub source: String,
+    /// Place of the passage in the request. `None` for web pages and if the provider reports none.
+    pub location: Option<SourceLocation>,
     /// Cited range of the text, in characters: start (inclusive) and end (exclusive).
     pub span: Option<(u64, u64)>,
 }
@@ -119,6 +123,8 @@ impl CitationOwned {
             url: JsonStr::from_escaped(&self.url),
             title: JsonStr::from_escaped(&self.title),
             quote: JsonStr::from_escaped(&self.quote),
+            source: JsonStr::from_escaped(&self.source),
+            location: self.location,
             span: self.span,
         }
     }
@@ -129,6 +135,8 @@ impl CitationOwned {
             url: citation.url.escaped().to_owned(),
             title: citation.title.escaped().to_owned(),
             quote: citation.quote.escaped().to_owned(),
+            source: citation.source.escaped().to_owned(),
+            location: citation.location,
             span: citation.span,
         }
     }

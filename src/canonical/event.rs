@@ -133,17 +133,48 @@ pub enum Delta<'a> {
     Logprobs(RawJson<'a>),
 }
 
-/// Citation: source of a passage of text.
+/// Citation: source of a passage of text. It has an address (a page of the web) or a location (a document or a search
+/// result of the request).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Citation<'a> {
-    /// Address of the source.
+    /// Address of a web page; may be empty.
     pub url: JsonStr<'a>,
     /// Title of the source; may be empty.
     pub title: JsonStr<'a>,
     /// Cited passage of the source; may be empty.
     pub quote: JsonStr<'a>,
+    /// Name that the client gave a search result of the request, often an address; may be empty.
+    pub source: JsonStr<'a>,
+    /// Place of the cited passage in the request. `None` for web pages and if the provider reports none.
+    pub location: Option<SourceLocation>,
     /// Cited range of the choice's whole text, in characters: start (inclusive) and end (exclusive).
     pub span: Option<(u64, u64)>,
+}
+
+/// Source location: the place of a cited passage within the documents or search results of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceLocation {
+    /// Kind of the source, and the unit of the range.
+    pub unit: LocationUnit,
+    /// Position of the source among those of its kind in the request, from 0.
+    pub index: u64,
+    /// Start of the range (inclusive): from 0, pages from 1.
+    pub start: u64,
+    /// End of the range (exclusive).
+    pub end: u64,
+}
+
+/// Unit of a source location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocationUnit {
+    /// Characters of a text document.
+    Characters,
+    /// Pages of a paged document.
+    Pages,
+    /// Content blocks of a document that consists of blocks.
+    DocumentBlocks,
+    /// Content blocks of a search result.
+    SearchResultBlocks,
 }
 
 /// Finish reason of a choice.

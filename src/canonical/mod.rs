@@ -36,7 +36,7 @@ pub use answer::Answer;
 pub use breakpoints::{BreakpointRule, BreakpointSupport, CachePolicy};
 pub use content::{Block, CacheBreakpoint, MediaSource, Role, Turn};
 pub use dialect::Dialect;
-pub use event::{BlockKind, Citation, Delta, Event, Finish, Start, ToolKind};
+pub use event::{BlockKind, Citation, Delta, Event, Finish, LocationUnit, SourceLocation, Start, ToolKind};
 pub use grammar::Grammar;
 pub use index::{Index, IndexKey, Queues, Slots};
 pub use lost::ElementLoss;

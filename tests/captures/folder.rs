@@ -20,6 +20,11 @@ pub(crate) fn recordings() -> Option<Vec<(PathBuf, Value)>> {
     let mut files = Vec::new();
     find(&folder, &mut files);
     files.sort();
+    // Those of Amazon Bedrock lie beside the others.
+    let beside = folder.with_file_name("captures-bedrock").join("bedrock-invoke");
+    if beside.is_dir() {
+        find(&beside, &mut files);
+    }
     let read = |file: PathBuf| {
         let value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         (file, value)

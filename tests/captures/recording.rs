@@ -35,7 +35,8 @@ pub(crate) fn all() -> Option<Vec<Recording>> {
     let mut files = Vec::new();
     find(&folder, &mut files);
     files.sort();
-    let recordings: Vec<Recording> = files.iter().filter_map(|file| read(&folder, file)).collect();
+    let mut recordings: Vec<Recording> = files.iter().filter_map(|file| read(&folder, file)).collect();
+    recordings.extend(of_bedrock(&folder));
     if recordings.is_empty() {
         let required = std::env::var("GATEWAY_REQUIRE_ALL").is_ok_and(|value| value == "1");
         assert!(!required, "{} holds no recordings, and GATEWAY_REQUIRE_ALL=1", folder.display());
@@ -43,6 +44,37 @@ pub(crate) fn all() -> Option<Vec<Recording>> {
         return None;
     }
     Some(recordings)
+}
+
+/// Returns the recordings of Amazon Bedrock whose format is one of other providers too: answers of Claude through
+/// InvokeModel, and OpenAI's formats.
+fn of_bedrock(folder: &Path) -> Vec<Recording> {
+    let beside = folder.with_file_name("captures-bedrock");
+    let root = std::env::var_os("GATEWAY_CAPTURES_BEDROCK").map_or(beside, PathBuf::from);
+    let mut files = Vec::new();
+    for folder in ["bedrock-invoke", "bedrock-openai"].map(|name| root.join(name)) {
+        if folder.is_dir() {
+            find(&folder, &mut files);
+        }
+    }
+    files.sort();
+    let each = |file: PathBuf| {
+        let name = file.strip_prefix(&root).unwrap().display().to_string();
+        let mut value: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let request = value["request"]["body"].take();
+        let body = value["response"]["body"].take();
+        let path = value["request"]["path"].as_str().unwrap_or_default();
+        let api = match () {
+            () if body["type"] == "message" => Api::Messages,
+            () if path.ends_with("/responses") => Api::Responses,
+            () if path.ends_with("/chat/completions") => Api::Chat,
+            () => return None,
+        };
+        // The model of InvokeModel is in the path: its requests are read in `invoke`.
+        let request = Some(request).filter(|request| request["model"].is_string());
+        body.is_object().then_some(Recording { name, api, request, answer: Answer::Whole(body) })
+    };
+    files.into_iter().filter_map(each).collect()
 }
 
 /// Returns the folder of the recordings, which may be missing.

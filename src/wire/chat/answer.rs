@@ -6,7 +6,7 @@ use super::enums::finish_word;
 use super::stream::Decoder;
 use super::stream::pending::image;
 use super::write::{self, SignatureOwner};
-use crate::canonical::answer::{AnswerBlock, AnswerBlockKind, AnswerChoice};
+use crate::canonical::answer::{AnswerBlock, AnswerBlockKind, AnswerChoice, CitationOwned};
 use crate::canonical::seal::SignedCallId;
 use crate::canonical::{Answer, Event, Finish, SealedSignature, Start, ToolKind};
 use crate::json::{JsonError, JsonStr, RawJson, Writer};
@@ -201,14 +201,16 @@ fn annotations<'a, I: Iterator<Item = &'a AnswerBlock>>(
     json: &mut Writer<'_, BytesMut>,
     blocks: impl Fn() -> I,
 ) {
-    if blocks().all(|block| block.citations.is_empty()) {
+    // The format cites web pages only.
+    let has_address = |citation: &&CitationOwned| !citation.url.is_empty();
+    if !blocks().any(|block| block.citations.iter().any(|citation| has_address(&citation))) {
         return;
     }
     json.key("annotations").begin_array();
     let mut from = 0;
     for block in blocks().filter(|block| block.kind == AnswerBlockKind::Text) {
         let to = from + JsonStr::from_escaped(&block.text).char_count();
-        for citation in &block.citations {
+        for citation in block.citations.iter().filter(has_address) {
             write::annotation(json, &citation.borrow(), (from, to));
         }
         from = to;

@@ -77,7 +77,8 @@ fn details(json: &mut Writer<'_, BytesMut>, name: &str, figures: [(&str, Option<
     json.end_object();
 }
 
-/// Writes one annotation. `span` is the cited range, in characters, for citations that have none of their own.
+/// Writes one annotation: a citation of a web page, the only kind in this format. `span` is the cited range, in
+/// characters, for citations that have none of their own.
 pub(super) fn annotation(json: &mut Writer<'_, BytesMut>, citation: &Citation<'_>, span: (u64, u64)) {
     let (start, end) = citation.span.unwrap_or(span);
     json.begin_object();

@@ -2,17 +2,26 @@
 
 use bytes::BufMut;
 
-use crate::canonical::Citation;
 use crate::canonical::answer::CitationOwned;
+use crate::canonical::{Citation, LocationUnit, SourceLocation};
 use crate::json::{Cursor, JsonError, RawJson, Writer};
 use crate::wire::watch::{elements, members};
 
-/// Reads a citation. Its source may be a page of the web or a place in a document; only the first has an address.
+/// Members of a location, with the unit that each has. Source: Amazon Bedrock API Reference, "CitationLocation".
+const LOCATIONS: [(&str, LocationUnit); 4] = [
+    ("documentChar", LocationUnit::Characters),
+    ("documentPage", LocationUnit::Pages),
+    ("documentChunk", LocationUnit::DocumentBlocks),
+    ("searchResultLocation", LocationUnit::SearchResultBlocks),
+];
+
+/// Reads a citation. Its source is a page of the web, or a document or search result of the request.
 pub(super) fn read(value: RawJson<'_>) -> Result<CitationOwned, JsonError> {
     let mut citation = CitationOwned::default();
     members(&mut Cursor::new(value.text()), |key, json| {
         match key.escaped() {
             "title" => set(&mut citation.title, json.raw()?),
+            "source" => set(&mut citation.source, json.raw()?),
             "sourceContent" => {
                 elements(json, |json| {
                     members(json, |key, json| {
@@ -26,23 +35,43 @@ pub(super) fn read(value: RawJson<'_>) -> Result<CitationOwned, JsonError> {
                     })
                 })?;
             }
-            "location" => members(json, |key, json| {
-                if !key.is("web") {
-                    return json.skip();
-                }
-                members(json, |key, json| {
+            "location" => members(json, |key, json| match key.escaped() {
+                "web" => members(json, |key, json| {
                     let value = json.raw()?;
                     if key.is("url") {
                         set(&mut citation.url, value);
                     }
                     Ok(())
-                })
+                }),
+                name => {
+                    let unit = LOCATIONS.iter().find(|(known, _)| *known == name).map(|(_, unit)| *unit);
+                    let Some(unit) = unit else { return json.skip() };
+                    citation.location = read_location(unit, json)?;
+                    Ok(())
+                }
             })?,
             _ => json.skip()?,
         }
         Ok(())
     })?;
     Ok(citation)
+}
+
+/// Reads the object of a location. `None` if a number is missing.
+fn read_location(unit: LocationUnit, json: &mut Cursor<'_>) -> Result<Option<SourceLocation>, JsonError> {
+    let (mut index, mut start, mut end) = (None, None, None);
+    members(json, |key, json| {
+        let value = json.raw()?.as_u64();
+        match key.escaped() {
+            "documentIndex" | "searchResultIndex" => index = value,
+            "start" => start = value,
+            "end" => end = value,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let known = index.zip(start).zip(end);
+    Ok(known.map(|((index, start), end)| SourceLocation { unit, index, start, end }))
 }
 
 fn set(slot: &mut String, value: RawJson<'_>) {
@@ -57,6 +86,9 @@ pub(super) fn write<B: BufMut>(citation: &Citation<'_>, json: &mut Writer<'_, B>
     if !citation.title.is_empty() {
         json.key("title").paste(citation.title);
     }
+    if !citation.source.is_empty() {
+        json.key("source").paste(citation.source);
+    }
     if !citation.quote.is_empty() {
         json.key("sourceContent").begin_array();
         json.begin_object().key("text").paste(citation.quote).end_object().end_array();
@@ -64,6 +96,19 @@ pub(super) fn write<B: BufMut>(citation: &Citation<'_>, json: &mut Writer<'_, B>
     if !citation.url.is_empty() {
         json.key("location").begin_object().key("web").begin_object();
         json.key("url").paste(citation.url).end_object().end_object();
+    } else if let Some(location) = &citation.location {
+        write_location(location, json);
     }
     json.end_object();
+}
+
+fn write_location<B: BufMut>(location: &SourceLocation, json: &mut Writer<'_, B>) {
+    let Some((name, _)) = LOCATIONS.iter().find(|(_, unit)| *unit == location.unit) else { return };
+    let index = match location.unit {
+        LocationUnit::SearchResultBlocks => "searchResultIndex",
+        LocationUnit::Characters | LocationUnit::Pages | LocationUnit::DocumentBlocks => "documentIndex",
+    };
+    json.key("location").begin_object().key(name).begin_object();
+    json.key(index).number(location.index).key("start").number(location.start);
+    json.key("end").number(location.end).end_object().end_object();
 }

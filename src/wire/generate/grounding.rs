@@ -113,9 +113,12 @@ pub(super) struct Grounding {
 }
 
 impl Grounding {
-    /// Adds a citation.
+    /// Adds a citation. One without an address is left out: sources of grounding are web pages.
     pub(super) fn add(&mut self, citation: Citation<'_>) {
         let (url, title) = (citation.url.escaped(), citation.title.escaped());
+        if url.is_empty() {
+            return;
+        }
         let key = IndexKey::of((url, title));
         let source = self.known.first(key).unwrap_or_else(|| {
             self.known.push(key);

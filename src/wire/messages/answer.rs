@@ -4,8 +4,8 @@
 use bytes::BytesMut;
 
 use super::stream::Decoder;
-use super::{arguments::ArgumentsRepair, content, finish, usage};
-use crate::canonical::answer::{AnswerBlock, AnswerBlockKind};
+use super::{arguments::ArgumentsRepair, citation, content, finish, usage};
+use crate::canonical::answer::{AnswerBlock, AnswerBlockKind, CitationOwned};
 use crate::canonical::{Answer, Event, Finish, Start, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
@@ -93,11 +93,12 @@ fn encode_block(block: &AnswerBlock, cut: bool, reply: &ReplyOptions, json: &mut
         // Anthropic refuses empty text blocks when the client sends them back.
         AnswerBlockKind::Text | AnswerBlockKind::Refusal if !text.is_empty() => {
             json.begin_object().key("type").string("text").key("text").paste(text);
-            let mut cited = block.citations.iter().filter(|citation| !citation.url.is_empty()).peekable();
+            let mut cited =
+                block.citations.iter().map(CitationOwned::borrow).filter(citation::has_form).peekable();
             if cited.peek().is_some() {
                 json.key("citations").begin_array();
                 for citation in cited {
-                    content::put_citation(&citation.borrow(), json);
+                    citation::write(&citation, json);
                 }
                 json.end_array();
             }

@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
-use bytes::BufMut;
-
+use super::citation;
 use crate::canonical::answer::CitationOwned;
 use crate::canonical::seal::SignedCallId;
-use crate::canonical::{self, BlockKind, Delta, Event, SealedSignature, ToolKind};
-use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer, push_escaped};
+use crate::canonical::{BlockKind, Delta, Event, SealedSignature, ToolKind};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, push_escaped};
 use crate::wire::codec::{ReplyOptions, make_id};
 use crate::wire::watch::{elements, members};
 
@@ -256,24 +255,8 @@ impl OpenBlock {
 
     /// Stores a citation.
     pub(super) fn cite(&mut self, citation: RawJson<'_>) -> Result<(), JsonError> {
-        let mut cited = CitationOwned::default();
-        members(&mut Cursor::new(citation.text()), |key, json| {
-            let value = json.raw()?;
-            let set = |slot: &mut String| {
-                if let Some(text) = value.as_str() {
-                    text.escaped().clone_into(slot);
-                }
-            };
-            match key.escaped() {
-                "url" => set(&mut cited.url),
-                "title" | "document_title" => set(&mut cited.title),
-                "cited_text" => set(&mut cited.quote),
-                _ => {}
-            }
-            Ok(())
-        })?;
         if matches!(self.kind, Kind::Text) {
-            self.citations.push(cited);
+            self.citations.push(citation::read(citation)?);
         }
         Ok(())
     }
@@ -340,18 +323,6 @@ pub(super) fn envelope(seal: &str, reply: &ReplyOptions) -> String {
     let mut out = Vec::new();
     SealedSignature { issuer: &reply.issuer, text: JsonStr::from_escaped(seal) }.write(&mut out);
     String::from_utf8(out).unwrap_or_default()
-}
-
-/// Writes a citation. Only citations with a URL can be written here; the others need the document that they refer to.
-pub(super) fn put_citation<B: BufMut>(citation: &canonical::Citation<'_>, json: &mut Writer<'_, B>) {
-    json.begin_object().key("type").string("web_search_result_location");
-    json.key("url").paste(citation.url).key("title");
-    if citation.title.is_empty() {
-        json.null();
-    } else {
-        json.paste(citation.title);
-    }
-    json.key("cited_text").paste(citation.quote).key("encrypted_index").string("").end_object();
 }
 
 /// Returns JSON text as the inside of a JSON string.

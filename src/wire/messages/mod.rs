@@ -18,6 +18,7 @@
 pub mod answer;
 mod arguments;
 pub(super) mod breakpoints;
+mod citation;
 mod content;
 pub mod error;
 mod finish;

@@ -316,7 +316,7 @@ impl Encoder {
                 let choice = *choice;
                 self.detail(choice, SignatureOwner::Text, Some(seal), out);
             }
-            (Slot::Text { choice, .. }, Delta::Citation(citation)) => {
+            (Slot::Text { choice, .. }, Delta::Citation(citation)) if !citation.url.is_empty() => {
                 let choice = *choice;
                 if let Some(choice) = self.choice(choice, out) {
                     choice.citations.push((index as usize, CitationOwned::own(&citation)));

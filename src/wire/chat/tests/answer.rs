@@ -194,6 +194,14 @@ fn map_9_citation_without_a_span_covers_its_block() {
 }
 
 #[test]
+fn map_9_citation_of_a_document_is_no_annotation() {
+    let mut text = block(AnswerBlockKind::Text, "a");
+    text.citations.push(CitationOwned { title: "T".to_owned(), quote: "q".to_owned(), ..Default::default() });
+    let written = whole_written(&answer(vec![text], FinishOwned::Stop), &reply());
+    assert_eq!(written["choices"][0]["message"].get("annotations"), None);
+}
+
+#[test]
 fn map_2_media_round_trips() {
     let image = block(AnswerBlockKind::Media { mime: "image/png".to_owned() }, "QUJD");
     let mut linked = block(AnswerBlockKind::Media { mime: "image/*".to_owned() }, "");

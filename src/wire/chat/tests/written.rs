@@ -174,6 +174,8 @@ fn bug_69_citations_are_one_chunk_before_the_end() {
         cite("https://a", Some((0, 1))),
         text(0, r"\u00e9"),
         cite("https://b", None),
+        // One of a document, which has no address.
+        cite("", Some((0, 1))),
         stop(0),
         FINISH,
         Event::End,
@@ -184,6 +186,7 @@ fn bug_69_citations_are_one_chunk_before_the_end() {
     assert_eq!(with.len(), 1);
     assert_eq!(with[0], &chunks[chunks.len() - 2]);
     let annotations = &with[0]["choices"][0]["delta"]["annotations"];
+    assert_eq!(annotations.as_array().map(Vec::len), Some(2));
     assert_eq!(annotations[0]["url_citation"]["end_index"], 1);
     assert_eq!(annotations[1]["url_citation"]["end_index"], 3, "the whole text");
 }

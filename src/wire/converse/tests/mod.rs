@@ -1,5 +1,6 @@
 //! Tests of the Converse format, from the view of its clients and providers.
 
+mod citations;
 mod request_read;
 mod request_write;
 mod stream_read;

@@ -299,7 +299,9 @@ fn mapping_7_bug_16_finish_reason_is_encoded_for_each_kind() {
 
 #[test]
 fn mapping_9_bug_69_citations_become_grounding_in_bytes() {
-    let citation = |url, span| Delta::Citation(Citation { url: s(url), title: s("T"), quote: s("q"), span });
+    let citation = |url, span| {
+        Delta::Citation(Citation { url: s(url), title: s("T"), quote: s("q"), span, ..Citation::default() })
+    };
     let mut blocks = block(
         0,
         BlockKind::Text,
@@ -307,6 +309,8 @@ fn mapping_9_bug_69_citations_become_grounding_in_bytes() {
         &[
             citation("https://a", Some((0, 5))),
             Delta::Text(s("Gr\\u00fc\\u00dfe")),
+            // One of a document, which has no address.
+            citation("", Some((0, 5))),
             citation("https://b", Some((2, 4))),
         ],
     );

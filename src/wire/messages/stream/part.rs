@@ -3,7 +3,7 @@
 use bytes::{BufMut, BytesMut};
 
 use super::super::arguments::ArgumentsRepair;
-use super::super::content;
+use super::super::{citation, content};
 use crate::canonical::answer::CitationOwned;
 use crate::canonical::{BlockKind, Delta, ToolKind};
 use crate::json::{JsonStr, RawJson, Writer};
@@ -175,12 +175,12 @@ impl EncodedBlock {
             Delta::Object(object) => self.arguments(&content::escaped(object.text()), next, reply, out),
             // The signature is written when the block ends, because it must be the last delta of a block.
             Delta::Signature(seal) => seal.escaped().clone_into(&mut self.seal),
-            Delta::Citation(citation) if !citation.url.is_empty() => {
+            Delta::Citation(citation) if citation::has_form(&citation) => {
                 self.open(next, reply, out);
                 self.put_delta(out, |out| {
                     let mut json = Writer::new(out);
                     json.begin_object().key("type").string("citations_delta").key("citation");
-                    content::put_citation(&citation, &mut json);
+                    citation::write(&citation, &mut json);
                     json.end_object();
                 });
             }

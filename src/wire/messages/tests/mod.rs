@@ -6,6 +6,7 @@
 mod answer;
 mod arguments;
 mod breakpoints;
+mod citations;
 mod client;
 mod conversation;
 mod media;

@@ -289,6 +289,7 @@ fn mapping_9_citation_spans_the_characters_of_its_block() {
         title: "A".into(),
         quote: "It is so.".into(),
         span: Some((7, 12)),
+        ..CitationOwned::default()
     };
     assert_eq!(answer.blocks[1].citations, [citation]);
 }

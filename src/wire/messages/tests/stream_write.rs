@@ -312,8 +312,13 @@ fn usage_at_the_start_is_the_providers_if_it_comes_first() {
 
 #[test]
 fn mapping_9_citation_with_a_url_is_on_its_text() {
-    let citation =
-        Citation { url: s("https://a.example/"), title: s("A"), quote: s("so"), span: Some((0, 5)) };
+    let citation = Citation {
+        url: s("https://a.example/"),
+        title: s("A"),
+        quote: s("so"),
+        span: Some((0, 5)),
+        ..Citation::default()
+    };
     let nowhere = Citation { quote: s("so"), ..Citation::default() };
     let cite = |citation| Event::Delta { index: 0, delta: Delta::Citation(citation) };
     let heard = hear(

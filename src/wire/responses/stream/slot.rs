@@ -128,8 +128,8 @@ impl ItemBlock {
         let citation = Citation {
             url: annotation.url,
             title: annotation.title,
-            quote: JsonStr::default(),
             span: span.map(|(start, end)| (self.base.saturating_add(start), self.base.saturating_add(end))),
+            ..Citation::default()
         };
         sink(Event::Delta { index: self.index, delta: Delta::Citation(citation) });
     }

@@ -352,7 +352,7 @@ fn image_is_an_item_and_an_image_url_is_text() {
 #[test]
 fn bug_69_annotation_spans_are_within_their_part() {
     let citation = |url: &'static str, span| {
-        Delta::Citation(Citation { url: s(url), title: s("T"), quote: s(""), span })
+        Delta::Citation(Citation { url: s(url), title: s("T"), span, ..Citation::default() })
     };
     let frames = write(
         reply(),
