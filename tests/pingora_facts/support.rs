@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use http::StatusCode;
-use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::{
@@ -65,14 +65,6 @@ pub(crate) async fn read_body(session: &mut ServerSession) -> pingora::Result<Ve
 /// Returns a response head without headers.
 pub(crate) fn head(status: u16) -> Box<ResponseHeader> {
     Box::new(ResponseHeader::build(StatusCode::from_u16(status).unwrap(), None).unwrap())
-}
-
-/// Returns the head of a POST request with a body of this length.
-pub(crate) fn post(length: usize) -> Box<RequestHeader> {
-    let mut head = RequestHeader::build("POST", b"/path", None).unwrap();
-    head.insert_header("host", "upstream.example").unwrap();
-    head.insert_header("content-length", length.to_string()).unwrap();
-    Box::new(head)
 }
 
 /// Reads until the end of a head, byte by byte, so that what follows it stays unread.
