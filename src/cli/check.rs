@@ -1,6 +1,7 @@
 //! `model-gateway check`: validation of a configuration.
 
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
@@ -45,6 +46,9 @@ pub(super) fn run(options: &CheckArgs) -> ExitCode {
                 for warning in empty_files(&loaded) {
                     eprintln!("{} {warning}", style::bad("warning:"));
                 }
+            }
+            for warning in ending_credentials(&loaded) {
+                eprintln!("{} {warning}", style::bad("warning:"));
             }
             for warning in &loaded.settings.warnings {
                 eprintln!("{} {warning}", style::bad("warning:"));
@@ -100,6 +104,18 @@ fn free_models(loaded: &Loaded) -> Option<String> {
     let free: Vec<&str> = models.filter(|model| model.price.is_empty()).map(|model| &*model.id).collect();
     (!free.is_empty())
         .then(|| format!("models without a price, which are free for every account: {}", free.join(", ")))
+}
+
+/// Returns warnings about fixed credentials that end.
+fn ending_credentials(loaded: &Loaded) -> Vec<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    let providers = loaded.snapshot.routes.providers().iter();
+    providers
+        .filter_map(|provider| {
+            Some(format!("provider {}: {}", provider.name, provider.end_of_credential(now)?))
+        })
+        .collect()
 }
 
 /// Returns warnings about files without models or keys: they are valid, but serve no request.

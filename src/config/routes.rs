@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -276,15 +276,6 @@ fn read_provider(
     // A secret access key only signs: it is never sent.
     if let Some(secret) = credential.or(bearer).filter(|_| access.is_none()) {
         provider.set_credential(secret.expose()).ok()?;
-        if let Some(end) = provider.credential_end.and_then(|end| jiff::Timestamp::from_second(end).ok()) {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            let has_ended = u64::try_from(end.as_second()).is_ok_and(|end| end <= now);
-            let verb = if has_ended { "has ended" } else { "ends" };
-            table.warn(
-                format!("the API key is a short-term one, which {verb} at {end} and is not renewed"),
-                "set `aws` instead: its credentials are renewed".to_owned(),
-            );
-        }
     }
     provider.cloud = access;
     provider.preset = row.unwrap_or(provider.preset);

@@ -217,6 +217,16 @@ impl Provider {
         }
     }
 
+    /// Returns a warning about a fixed credential that states its end: nothing renews it. `now` is in Unix seconds.
+    /// `None` if it has no end.
+    pub fn end_of_credential(&self, now: i64) -> Option<String> {
+        let end = self.credential_end?;
+        let verb = if end <= now { "has ended" } else { "ends" };
+        let end = jiff::Timestamp::from_second(end).ok()?;
+        let what = "the API key is a short-term one, which";
+        Some(format!("{what} {verb} at {end} and is not renewed: the credentials of `provider.aws` are"))
+    }
+
     /// Sets the credential.
     ///
     /// # Errors

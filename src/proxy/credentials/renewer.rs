@@ -66,7 +66,14 @@ impl Gateway {
             // A fixed credential that states its end: nothing renews it, and the alert is all that announces the end.
             match provider.credential_end {
                 Some(end) => {
-                    self.metrics.credential_end.with_label_values(&[&*provider.name]).set(end);
+                    let series = self.metrics.credential_end.with_label_values(&[&*provider.name]);
+                    // Once, and not with each reload.
+                    if series.get() != end
+                        && let Some(warning) = provider.end_of_credential(unix_now())
+                    {
+                        tracing::warn!(provider = &*provider.name, "{warning}");
+                    }
+                    series.set(end);
                 }
                 // An error means that there was no such series.
                 None => _ = self.metrics.credential_end.remove_label_values(&[&*provider.name]),

@@ -25,7 +25,8 @@ const EXPOSED: &str = "x-request-id, request-id, x-amzn-requestid, retry-after, 
     anthropic-ratelimit-unified-overage-period, anthropic-ratelimit-unified-overage-disabled-reason, \
     x-codex-primary-used-percent, x-codex-primary-window-minutes, x-codex-primary-reset-at, \
     x-codex-secondary-used-percent, x-codex-secondary-window-minutes, x-codex-secondary-reset-at, \
-    x-codex-turn-state, openai-processing-ms, openai-version, anthropic-beta, x-ms-region, x-amzn-errortype, \
+    x-codex-turn-state, x-gateway-websocket, openai-processing-ms, openai-version, anthropic-beta, x-ms-region, \
+    x-amzn-errortype, \
     x-gateway-target, x-gateway-attempts, x-gateway-warning, x-gateway-cache, x-gateway-cache-usage";
 
 /// Rules for pages of other origins; the first rule with a page's origin applies.
