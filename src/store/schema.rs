@@ -350,8 +350,11 @@ impl FileIdentity {
 
 /// Sets the pragmas and migrates the schema in one transaction. Returns the schema version before and after.
 fn set_up(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
-    // SQLite applies `auto_vacuum` only to a database that is still empty.
-    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    // SQLite applies `auto_vacuum` only to a database that is still empty. Of any other file it would take the write lock for
+    // this, which readers must not wait for.
+    if schema_version(connection)? == 0 {
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // FAST overwrites deleted content where this needs no additional write.

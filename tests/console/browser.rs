@@ -198,9 +198,11 @@ impl Browser {
         }
     }
 
-    /// Clicks what has this text: a button, link, summary or label that can be used, in the open dialog if there is one.
+    /// Clicks what has this text: a button, link, summary or label that can be used, in the open dialog if there is one. Entries
+    /// of the navigation are not meant: some have the name of something in a page.
     pub(crate) async fn click(&self, text: &str) {
-        let of = |name: &str| format!("//{name}[normalize-space(.)='{text}' and not(@disabled)]");
+        let of =
+            |name: &str| format!("//{name}[normalize-space(.)='{text}' and not(@disabled or ancestor::nav)]");
         let kinds = ["button", "a", "summary", "label"].map(of).join(" | ");
         let in_dialog = kinds.replace("//", "//dialog[@open]//");
         let open = self.run("return !!document.querySelector('dialog[open]')", json!([])).await;

@@ -9,7 +9,7 @@ use crate::browser::Browser;
 use crate::world::World;
 
 /// Pages, each with a text that it must show.
-const PAGES: [(&str, &str); 13] = [
+const PAGES: [(&str, &str); 14] = [
     ("overview", "Spend today"),
     ("requests", "ended"),
     ("requests?tab=under", "under way"),
@@ -18,6 +18,7 @@ const PAGES: [(&str, &str); 13] = [
     ("usage?split=model", "Cost by day and model; most:"),
     ("cache", "Saved by reads"),
     ("accounts", "engineering"),
+    ("limits", "those of which most is used first"),
     ("keys?open=web-app", "Limits in use of its account"),
     ("models", "gemini-2.5-flash"),
     ("config", "Last reload"),

@@ -35,7 +35,7 @@ async fn console_dialogs_are_accessible() {
         ("keys?open=web-app", "Rotate", "Rotate web-app?"),
         ("accounts", "New account", "First credit"),
         ("accounts?open=product", "Credit", "The balance is"),
-        ("accounts?open=product", "Limits", "They hold for all keys"),
+        ("accounts?open=product", "Change limits", "They hold for all keys"),
         ("targets", "Drain", "Drain this target?"),
     ] {
         browser.open(&world.page(page)).await;

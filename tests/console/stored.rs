@@ -6,16 +6,13 @@ use serde_json::json;
 
 use crate::browser::Browser;
 use crate::support::client::{ask, post_with};
-use crate::world::{CI, WEB, World, is_offered};
+use crate::world::{CI, WEB, World};
 
 /// Records that fill more than one step of the page.
 const RECORDS: usize = 210;
 
 #[tokio::test]
 async fn console_stored_records_are_shown_latest_first_and_searched_by_the_gateway() {
-    if !is_offered("`-time` for the latest first") {
-        return;
-    }
     let Some(browser) = Browser::start().await else { return };
     let world = World::start().await;
     let plain = |key: &str, id: String| {

@@ -77,7 +77,7 @@ async fn console_question_is_asked_again_if_the_entry_has_changed_meanwhile() {
     browser.until("no such key", |seen| !seen.contains("engineering")).await;
     // Limits of an account are guarded in the same way.
     browser.open(&world.page("accounts?open=product")).await;
-    browser.click("Limits").await;
+    browser.click("Change limits").await;
     browser.sees("Limits of product").await;
     world.admin("PATCH", "/accounts/product", &json!({ "limits": { "concurrent": 8 } }).to_string()).await;
     browser.type_into("Spend per month (UTC)", "300").await;

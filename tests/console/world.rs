@@ -45,16 +45,6 @@ pub(crate) fn key(name: &str, text: &str, lines: &str) -> String {
     format!("[[key]]\nname = \"{name}\"\nsha256 = \"{}\"\n{lines}\n\n", KeyHash::of(text).to_hex())
 }
 
-/// Returns whether the API has what a test needs, by a text of its document; says so if it has not.
-pub(crate) fn is_offered(text: &str) -> bool {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json");
-    let has = std::fs::read_to_string(path).unwrap().contains(text);
-    if !has {
-        eprintln!("SKIPPED: the admin API has no {text}");
-    }
-    has
-}
-
 impl World {
     /// Starts the gateway with its providers.
     pub(crate) async fn start() -> World {

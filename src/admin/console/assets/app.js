@@ -27,7 +27,7 @@ function App() {
         return;
       }
       const index = await api.get("");
-      Object.assign(session, { caller: index.caller, role: index.role, version: index.version, paths: new Set(index.paths) });
+      Object.assign(session, { caller: index.caller, role: index.role, version: index.version });
       setState({ known: true, error: null });
       live.start();
     } catch (error) {

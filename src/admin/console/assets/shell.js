@@ -3,7 +3,7 @@ import { html, useEffect, useState } from "./lib/html.js";
 import * as api from "./lib/api.js";
 import { Icon } from "./lib/icons.js";
 import { live, setPaused } from "./lib/live.js";
-import { Dialog, Failed, Field, Notice, Sayings, offers, session, useLive } from "./lib/ui.js";
+import { Dialog, Failed, Field, Notice, Sayings, session, useLive } from "./lib/ui.js";
 import { Overview, faultsOf } from "./pages/overview.js";
 import { Requests } from "./pages/requests.js";
 import { Targets } from "./pages/targets.js";
@@ -29,7 +29,7 @@ const PAGES = [
     ["usage", "Usage and cost", "u", Usage],
     ["cache", "Cache savings", "c", Cache],
     ["accounts", "Accounts", "a", Accounts],
-    ["limits", "Limits", "l", Limits, "GET /limits"],
+    ["limits", "Limits", "l", Limits],
   ]],
   ["Set-up", [
     ["keys", "Keys", "k", Keys],
@@ -40,8 +40,6 @@ const PAGES = [
   ]],
 ];
 const FLAT = PAGES.flatMap(([, pages]) => pages);
-// A page whose operation the API does not have is left out.
-const isShown = ([, , , , operation]) => !operation || offers(operation);
 
 const stored = (name) => {
   try {
@@ -90,7 +88,7 @@ function useKeyboard(help) {
         return;
       }
       if (!letters) return;
-      const asked = began && Date.now() - began < 1500 && FLAT.filter(isShown).find(([, , letter]) => letter === event.key);
+      const asked = began && Date.now() - began < 1500 && FLAT.find(([, , letter]) => letter === event.key);
       began = 0;
       if (asked) go(asked[0]);
       else if (event.key === "g") began = Date.now();
@@ -126,7 +124,7 @@ function Help({ onClose }) {
     store("letters", letters ? "on" : "off");
     setOn(letters);
   };
-  const keys = [...FLAT.filter(isShown).map(([, name, letter]) => [`g ${letter}`, name]), ["/", "Filter"], ["j  k", "Next row, row before"], ["Enter", "Open a row"], ["n", "New key or account"], ["p", "Pause or go on"], ["Esc", "Close, leave a field"], ["Ctrl Enter", "Run in the playground"], ["?", "This list"]];
+  const keys = [...FLAT.map(([, name, letter]) => [`g ${letter}`, name]), ["/", "Filter"], ["j  k", "Next row, row before"], ["Enter", "Open a row"], ["n", "New key or account"], ["p", "Pause or go on"], ["Esc", "Close, leave a field"], ["Ctrl Enter", "Run in the playground"], ["?", "This list"]];
   return html`<${Dialog} title="Keyboard" onClose=${onClose}>
     <div class="body"><dl class="keys">${keys.map(([key, text]) => html`<div><dt>${key.split(/ +/).map((one) => html`<kbd>${one}</kbd> `)}</dt><dd>${text}</dd></div>`)}</dl>
     <label class="check"><input type="checkbox" checked=${on} onChange=${turn} /> Single letters are shortcuts</label></div>
@@ -182,7 +180,7 @@ function Nav({ page }) {
   return html`<nav aria-label="Pages" class=${open ? "open" : ""}>
     <button type="button" class="button quiet toggle" aria-expanded=${open} onClick=${() => setOpen(!open)}>☰ ${name}</button>
     <div class="pages">${PAGES.map(([group, pages]) => html`<div class="group"><h2>${group}</h2><ul>
-      ${pages.filter(isShown).map(([path, label]) => html`<li><a href=${`#/${path}`} aria-current=${path === page ? "page" : undefined}><${Icon} name=${path} /><span class="grow">${label}</span>${path === "overview" && faults.length > 0 && html` <span class=${`bubble ${faults[0][0]}`}>${faults.length}<span class="hidden"> faults</span></span>`}</a></li>`)}
+      ${pages.map(([path, label]) => html`<li><a href=${`#/${path}`} aria-current=${path === page ? "page" : undefined}><${Icon} name=${path} /><span class="grow">${label}</span>${path === "overview" && faults.length > 0 && html` <span class=${`bubble ${faults[0][0]}`}>${faults.length}<span class="hidden"> faults</span></span>`}</a></li>`)}
     </ul></div>`)}</div>
   </nav>`;
 }
@@ -198,7 +196,7 @@ function Pulse() {
 export function Shell({ at, onSignIn, onLeave }) {
   const [dialog, setDialog] = useState("");
   useKeyboard(() => setDialog("help"));
-  const Content = FLAT.filter(isShown).find(([path]) => path === at.page)?.[3] || Overview;
+  const Content = FLAT.find(([path]) => path === at.page)?.[3] || Overview;
   const isLocal = session.caller === "local";
   return html`<a class="skip" href="#title" onClick=${(e) => { e.preventDefault(); document.getElementById("title")?.focus(); }}>To the content</a>
     <div class="shell">
@@ -209,7 +207,7 @@ export function Shell({ at, onSignIn, onLeave }) {
           <${Pulse} />
           <p class="who"><b>${isLocal ? "This machine" : session.caller.replace(/^[a-z]+:/, "")}</b> may ${session.role === "admin" ? "do all" : session.role}
             ${isLocal ? html`<button type="button" class="link" onClick=${() => setDialog("sign-in")}>Sign in</button>` : html`<button type="button" class="link" onClick=${onLeave}>Sign out</button>`}</p>
-          <div class="row"><${Theme} /><button type="button" class="button quiet small" onClick=${() => setDialog("help")}>Keys <kbd>?</kbd></button></div>
+          <div class="row"><${Theme} /><button type="button" class="button quiet small" onClick=${() => setDialog("help")}>Shortcuts <kbd>?</kbd></button></div>
           <p class="version">Version ${session.version}</p>
         </div>
       </header>

@@ -236,6 +236,32 @@ fn open_admin(folder: &Path) -> SqliteAdmin {
     SqliteAdmin::open_existing(&folder.join("state.db")).unwrap()
 }
 
+/// Reports are read while a gateway writes: opening waits for no lock, which it would have to give up on after a while.
+#[test]
+fn admin_opens_and_reads_while_another_connection_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    credit(folder.path(), "acme", 1000);
+    let holder = open_connection(folder.path());
+    holder.execute_batch("BEGIN IMMEDIATE; UPDATE account SET charged = charged + 1").unwrap();
+    let admins = [(); 8].map(|()| open_admin(folder.path()));
+    for admin in admins {
+        assert_eq!(admin.account("acme").unwrap().balance(), 1000);
+    }
+    holder.execute_batch("COMMIT").unwrap();
+    assert_eq!(open_admin(folder.path()).account("acme").unwrap().balance(), 999);
+}
+
+/// The pages of removed records are given back to the disk.
+#[test]
+fn file_is_created_so_that_it_can_shrink() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = |connection: &rusqlite::Connection| -> i64 {
+        connection.pragma_query_value(None, "auto_vacuum", |row| row.get(0)).unwrap()
+    };
+    let (incremental, created) = (2, open_connection(folder.path()));
+    assert_eq!((read(&created), read(&open_connection(folder.path()))), (incremental, incremental));
+}
+
 #[test]
 fn credit_with_a_reference_is_applied_once() {
     let folder = tempfile::tempdir().unwrap();

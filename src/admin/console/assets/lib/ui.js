@@ -4,12 +4,9 @@ import { pages } from "./api.js";
 import { subscribe } from "./live.js";
 
 // Who the caller is, and what its role permits.
-export const session = { caller: "", role: "", version: "", oidc: null, paths: new Set() };
+export const session = { caller: "", role: "", version: "", oidc: null };
 const ROLES = ["read", "operate", "admin"];
 export const may = (role) => ROLES.indexOf(session.role) >= ROLES.indexOf(role);
-
-// Whether the API has an operation for this caller: offers("GET /limits").
-export const offers = (operation) => session.paths.has(operation.replace(" ", " /admin/v1"));
 
 // Draws again when live state has changed.
 export function useLive() {

@@ -120,7 +120,7 @@ function Detail({ account, ask, version }) {
     <${LimitUse} path=${pathOf(account)} title="Limits in use, of all its keys together" />
     <p class="row">
       <${Act} role="operate" kind="small primary" onClick=${() => ask("credit")}>Credit<//>
-      <${Act} role="admin" kind="small" onClick=${() => ask("limits")} disabled=${!account.limits}>Limits<//>
+      <${Act} role="admin" kind="small" onClick=${() => ask("limits")} disabled=${!account.limits}>Change limits<//>
       <${Act} role="admin" kind="small" onClick=${() => ask("switch")}>${account.enabled ? "Disable" : "Enable"}<//>
       <a class="button small" href=${`#/usage?account=${encodeURIComponent(account.name)}`}>Usage</a>
     </p>

@@ -4,7 +4,7 @@ import * as api from "../lib/api.js";
 import { count, duration, span } from "../lib/format.js";
 import { live } from "../lib/live.js";
 import { Table } from "../lib/table.js";
-import { Act, Badge, Card, Confirm, Empty, Failed, Field, Page, offers, say, useLive, useLoad } from "../lib/ui.js";
+import { Act, Badge, Card, Confirm, Empty, Failed, Field, Page, say, useLive, useLoad } from "../lib/ui.js";
 
 const TONES = { closed: "good", half_open: "warn", waiting: "warn", drained: "warn", open: "bad", provider_open: "bad", off: "off" };
 const WORDS = { closed: "well", half_open: "probing", waiting: "waiting", drained: "drained", open: "left alone", provider_open: "provider left alone", off: "off" };
@@ -13,7 +13,6 @@ export const wordOf = (state) => WORDS[state] || state;
 
 // States of an open breaker, which an operator may close.
 const OPEN = ["open", "provider_open", "half_open"];
-const CLOSE = "POST /targets/{provider}/{model}/close";
 
 const pathOf = (target) => `/targets/${api.segment(target.provider)}/${api.segment(target.model)}`;
 
@@ -82,7 +81,7 @@ export function Targets() {
           { name: "latency", label: "Mean to head", number: true, cell: (t) => (t.latency_us ? duration(t.latency_us / 1000) : "–"), sort: (t) => t.latency_us },
           ...(items?.some((t) => t.failures_percent != null) ? [{ name: "failures", label: "Failures", number: true, cell: (t) => (t.failures_percent == null ? "–" : html`<span class=${t.failures_percent >= 20 ? "bad" : ""}>${t.failures_percent} %</span>`), sort: (t) => t.failures_percent ?? -1 }]
             : [{ name: "seen", label: "Seen here", number: true, cell: (t) => { const s = seen(t); return s.requests ? `${count(s.requests)}${s.errors ? `, ${s.errors} failed` : ""}` : "–"; } }]),
-          { name: "act", label: "", kind: "act", cell: (t) => html`${OPEN.includes(t.state) && offers(CLOSE) && html`<${Act} role="operate" kind="small" onClick=${() => now(t, "close")}>Ask again now<//> `}${t.drained
+          { name: "act", label: "", kind: "act", cell: (t) => html`${OPEN.includes(t.state) && html`<${Act} role="operate" kind="small" onClick=${() => now(t, "close")}>Ask again now<//> `}${t.drained
             ? html`<${Act} role="operate" kind="small" onClick=${() => now(t, "resume")}>Resume<//>`
             : html`<${Act} role="operate" kind="small" onClick=${() => setAsked(t)} disabled=${t.state === "off"}>Drain<//>`}` },
         ]} />
