@@ -151,9 +151,12 @@ impl CredentialHandle {
             self.progress.send_replace(Progress::Requesting);
             self.wake.notify_one();
         }
-        // If no renewal is under way, the last outcome is final for this request.
         let under_way = matches!(&*self.progress.borrow(), Progress::Requesting);
-        under_way && self.wait_for(within, is_newer).await.is_ok()
+        if !under_way {
+            // The last outcome is final for this request. An assertion that is signed here may have been issued already.
+            return is_newer();
+        }
+        self.wait_for(within, is_newer).await.is_ok()
     }
 
     /// Returns the time that `renewal` counts.
