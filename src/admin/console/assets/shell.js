@@ -207,7 +207,7 @@ export function Shell({ at, onSignIn, onLeave }) {
           <${Pulse} />
           <p class="who"><b>${isLocal ? "This machine" : session.caller.replace(/^[a-z]+:/, "")}</b> may ${session.role === "admin" ? "do all" : session.role}
             ${isLocal ? html`<button type="button" class="link" onClick=${() => setDialog("sign-in")}>Sign in</button>` : html`<button type="button" class="link" onClick=${onLeave}>Sign out</button>`}</p>
-          <div class="row"><${Theme} /><button type="button" class="button quiet small" onClick=${() => setDialog("help")}>Shortcuts <kbd>?</kbd></button></div>
+          <div class="row"><${Theme} /><button type="button" class="button quiet small" onClick=${() => setDialog("help")}>Help <kbd>?</kbd></button></div>
           <p class="version">Version ${session.version}</p>
         </div>
       </header>

@@ -23,7 +23,7 @@ function Bar({ item }) {
   return html`<li>
     <span>${label}</span><b>${format(item.used)} of ${most} <span class="muted">${percent(part, 1)}</span></b>
     <${Share} part=${part} tone=${part >= 1 ? "bad" : part > 0.8 ? "warn" : ""} label=${`${label}: ${percent(part, 1)} used`} />
-    ${left > 1000 && part > 0 && html`<small class="muted">All of it is there again in ${span(left)}.</small>`}
+    ${left > 1000 && Number(item.used) > 0 && html`<small class="muted">All of it is there again in ${span(left)}.</small>`}
   </li>`;
 }
 

@@ -53,7 +53,7 @@ export function Limits({ parameters }) {
           { name: "limit", label: "Limit", cell: (row) => labelOf(row)[0], sort: (row) => row.use.limit },
           { name: "state", label: "State", cell: (row) => html`<${Badge} tone=${tone(part(row))}>${WORDS[tone(part(row))]}<//>`, sort: (row) => part(row) ?? -1 },
           { name: "used", label: "Used", number: true, cell: (row) => html`<${Used} row=${row} />`, sort: (row) => part(row) ?? -1 },
-          { name: "resets", label: "All of it is there in", number: true, cell: (row) => (row.use.resets && part(row) > 0 ? span(new Date(row.use.resets) - Date.now()) : "–"), sort: (row) => row.use.resets || "" },
+          { name: "resets", label: "All of it is there in", number: true, cell: (row) => (row.use.resets && Number(row.use.used) > 0 ? span(new Date(row.use.resets) - Date.now()) : "–"), sort: (row) => row.use.resets || "" },
         ]} />
     <//>
   <//>`;
