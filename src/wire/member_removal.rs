@@ -19,12 +19,17 @@ impl Body {
     /// in place of the model's name; and of a messages request the members that only cloud platforms have. None for
     /// members that the body does not have.
     pub fn removals(&self, stream: bool, replacement: Option<&str>) -> SmallVec<[Edit; 2]> {
+        let states_version = stream || replacement.is_some();
         let replacement =
             replacement.and_then(|name| self.fields.sought.names().iter().position(|known| *known == name));
         const PLATFORM: [usize; 2] = [messages::VERSION, messages::BETAS];
         let is_messages = self.api == Api::Messages;
         let replacement = replacement.filter(|index| !is_messages || !PLATFORM.contains(index));
-        let platform = PLATFORM.into_iter().filter(|_| is_messages);
+        // For a provider of Anthropic's own API, the version stays as the client has it, unless it is that of another API.
+        let keeps_version = !states_version && !self.has_bedrock_version();
+        let platform = PLATFORM
+            .into_iter()
+            .filter(|index| is_messages && !(keeps_version && *index == messages::VERSION));
         let indexes = stream.then_some(STREAM).into_iter().chain(replacement).chain(platform);
         let members = indexes.filter_map(|index| self.member(index));
         // With the quote before the name.
@@ -41,6 +46,12 @@ impl Body {
         }
         edits.reverse();
         edits
+    }
+
+    /// Whether the version of the API in a messages request is one of Bedrock, with which clients of InvokeModel come.
+    fn has_bedrock_version(&self) -> bool {
+        let version = self.member(messages::VERSION).map(|member| self.text.view(member.value.clone()));
+        version.is_some_and(|version| version.starts_with("\"bedrock-"))
     }
 
     /// Returns where the removal of a last member begins that starts at `start`: at the comma before it. If that comma is

@@ -189,3 +189,19 @@ fn members_that_the_gateway_states_itself_are_removed() {
     let text = format!("{{{rest}{gap},{gap}{version}{gap}}}");
     serde_json::from_str::<Value>(&removed(&text, true)).unwrap();
 }
+
+#[test]
+fn version_of_a_messages_request_stays_for_the_api_that_has_none() {
+    let text = |version: &str| format!(r#"{{"model":"m","anthropic_version":"{version}","messages":[]}}"#);
+    let removed = |version: &str, by_path, replacement| {
+        let body = read(Api::Messages, false, &text(version));
+        let edits = body.removals(by_path, replacement);
+        apply(body, edits)
+    };
+    let without = r#"{"model":"m","messages":[]}"#;
+    assert_eq!(removed("vertex-2023-10-16", false, None), text("vertex-2023-10-16"));
+    // Of a client of InvokeModel, whose version Anthropic's own API would refuse.
+    assert_eq!(removed("bedrock-2023-05-31", false, None), without);
+    assert_eq!(removed("vertex-2023-10-16", true, None), without);
+    assert_eq!(removed("vertex-2023-10-16", false, Some("anthropic_version")), without);
+}
