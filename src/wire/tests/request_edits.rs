@@ -192,13 +192,14 @@ fn members_that_the_gateway_states_itself_are_removed() {
 
 #[test]
 fn version_of_a_messages_request_stays_for_the_api_that_has_none() {
-    let text = |version: &str| format!(r#"{{"model":"m","anthropic_version":"{version}","messages":[]}}"#);
+    let rest = r#""max_tokens":1,"messages":[{"role":"user","content":"a"}]}"#;
+    let text = |version: &str| format!(r#"{{"model":"m","anthropic_version":"{version}",{rest}"#);
     let removed = |version: &str, by_path, replacement| {
         let body = read(Api::Messages, false, &text(version));
         let edits = body.removals(by_path, replacement);
         apply(body, edits)
     };
-    let without = r#"{"model":"m","messages":[]}"#;
+    let without = format!(r#"{{"model":"m",{rest}"#);
     assert_eq!(removed("vertex-2023-10-16", false, None), text("vertex-2023-10-16"));
     // Of a client of InvokeModel, whose version Anthropic's own API would refuse.
     assert_eq!(removed("bedrock-2023-05-31", false, None), without);
