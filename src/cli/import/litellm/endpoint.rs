@@ -196,6 +196,12 @@ fn bedrock(given: &Parameters, model: &str) -> Result<DeploymentEndpoint, String
         model = rest;
     }
     let region = region.ok_or("aws_region_name is not known; give it, or set AWS_REGION while importing")?;
+    // As the configuration requires it of `provider.aws.region`.
+    let is_sound = (1..=32).contains(&region.len())
+        && region.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if !is_sound {
+        return Err(format!("{region:?} is not a region of AWS"));
+    }
     let mut provider = ProviderDraft::new("bedrock", ProviderKind::Bedrock, "");
     provider.aws = vec![("region", region.to_owned())];
     if let Some(base) = &given.base {
