@@ -264,6 +264,8 @@ pub(in crate::cli::import) fn base_url(
     if kind == ProviderKind::Gemini && url.prefix().is_empty() {
         base.push_str("/v1beta");
     }
+    // What was parsed leniently may be written in a form that the configuration refuses.
+    BaseUrl::parse(&base).map_err(|error| format!("api_base: {error}"))?;
     Ok(base)
 }
 
