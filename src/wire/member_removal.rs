@@ -25,8 +25,9 @@ impl Body {
         const PLATFORM: [usize; 2] = [messages::VERSION, messages::BETAS];
         let is_messages = self.api == Api::Messages;
         let replacement = replacement.filter(|index| !is_messages || !PLATFORM.contains(index));
-        // For a provider of Anthropic's own API, the version stays as the client has it, unless it is that of another API.
-        let keeps_version = !states_version && !self.has_bedrock_version();
+        // For a provider of Anthropic's own API the version stays as the client has it, but for that of InvokeModel, which
+        // Anthropic's API refuses in a body.
+        let keeps_version = !states_version && !self.is_invocation;
         let platform = PLATFORM
             .into_iter()
             .filter(|index| is_messages && !(keeps_version && *index == messages::VERSION));
@@ -46,12 +47,6 @@ impl Body {
         }
         edits.reverse();
         edits
-    }
-
-    /// Whether the version of the API in a messages request is one of Bedrock, with which clients of InvokeModel come.
-    fn has_bedrock_version(&self) -> bool {
-        let version = self.member(messages::VERSION).map(|member| self.text.view(member.value.clone()));
-        version.is_some_and(|version| version.starts_with("\"bedrock-"))
     }
 
     /// Returns where the removal of a last member begins that starts at `start`: at the comma before it. If that comma is

@@ -56,6 +56,8 @@ pub struct Body {
     pub image: Option<Box<ImageRequest>>,
     /// API of the request.
     pub(super) api: Api,
+    /// Whether it came through InvokeModel.
+    pub(super) is_invocation: bool,
     /// Table of the members that matter to the API.
     pub(super) fields: &'static Fields,
     /// Members of the body that matter to the API.
@@ -193,6 +195,7 @@ impl BodyReader {
             stream_options,
             text,
             api: self.api,
+            is_invocation: self.inserter.is_some(),
             fields: self.fields,
             words_found,
             spelled,
@@ -219,6 +222,7 @@ impl Body {
             stream_options: StreamOptions::Strange,
             image: Some(Box::new(image)),
             api: Api::Images,
+            is_invocation: false,
             fields: fields(Api::Images, false),
             members: BodyMembers::default(),
             tails: Vec::new(),

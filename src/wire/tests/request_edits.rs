@@ -201,8 +201,16 @@ fn version_of_a_messages_request_stays_for_the_api_that_has_none() {
     };
     let without = format!(r#"{{"model":"m",{rest}"#);
     assert_eq!(removed("vertex-2023-10-16", false, None), text("vertex-2023-10-16"));
-    // Of a client of InvokeModel, whose version Anthropic's own API would refuse.
-    assert_eq!(removed("bedrock-2023-05-31", false, None), without);
     assert_eq!(removed("vertex-2023-10-16", true, None), without);
     assert_eq!(removed("vertex-2023-10-16", false, Some("anthropic_version")), without);
+
+    // Clients of InvokeModel state any version, which Anthropic's own API refuses in a body.
+    for version in ["bedrock-2023-05-31", "2026-10-21"] {
+        let mut reader = BodyReader::invoke("m", false);
+        let text = format!(r#"{{"anthropic_version":"{version}","messages":[{{}}],"max_tokens":1}}"#);
+        reader.push(Bytes::from(text)).unwrap();
+        let body = reader.finish().unwrap();
+        let edits = body.removals(false, None);
+        assert_eq!(apply(body, edits), r#"{"model":"m","messages":[{}],"max_tokens":1}"#, "{version}");
+    }
 }
