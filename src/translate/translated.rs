@@ -46,7 +46,7 @@ pub struct Translated {
     body: BytesMut,
     limit: usize,
     scratch: Vec<u8>,
-    /// Largest output of a piece so far, in bytes, rounded up to a power of two.
+    /// Length of the last output and a quarter more, in bytes: what the next one probably needs.
     room: usize,
     reply: Arc<ReplyOptions>,
     /// Document for the client, if it is to be stored.
@@ -317,7 +317,7 @@ impl Translated {
             read_frame(*arrival, frame, from, through, scratch)
         })?;
         let ready = self.take_ready();
-        self.room = self.room.max(ready.len().next_power_of_two().min(MAX_OUT));
+        self.room = (ready.len() + ready.len() / 4).min(MAX_OUT);
         Ok(ready)
     }
 
