@@ -101,7 +101,7 @@ mod tests {
 
     fn framing(lines: &str) -> BodyFraming {
         let mut text = BytesMut::from(&*format!("HTTP/1.1 200 OK\r\n{lines}\r\n"));
-        BodyFraming::of(&super::super::head::take_head(&mut text).unwrap().unwrap(), false)
+        BodyFraming::of(&super::super::head::take_head(&mut text, &mut 0).unwrap().unwrap(), false)
     }
 
     /// Decodes bytes that arrive in pieces of this size. Returns the data and the bytes behind the end.
@@ -134,11 +134,11 @@ mod tests {
     fn body_without_content_ends_at_once() {
         for status in ["204 No Content", "304 Not Modified"] {
             let mut text = BytesMut::from(&*format!("HTTP/1.1 {status}\r\ncontent-length: 5\r\n\r\n"));
-            let head = super::super::head::take_head(&mut text).unwrap().unwrap();
+            let head = super::super::head::take_head(&mut text, &mut 0).unwrap().unwrap();
             assert!(BodyFraming::of(&head, false).is_complete());
         }
         let mut text = BytesMut::from("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n");
-        let head = super::super::head::take_head(&mut text).unwrap().unwrap();
+        let head = super::super::head::take_head(&mut text, &mut 0).unwrap().unwrap();
         assert!(BodyFraming::of(&head, true).is_complete());
         assert!(framing("content-length: 0\r\n").is_complete());
     }

@@ -12,11 +12,37 @@ const MAX_HEADERS: usize = 256;
 /// Maximum length of a head, in bytes.
 pub(super) const MAX_HEAD: usize = 256 * 1024;
 
-/// Takes a complete head off the front of `received`. `None` if it is not complete yet: nothing is taken then.
+/// Takes a complete head off the front of `received`. `None` if it is not complete yet: nothing but empty lines before it
+/// is taken then. `seen` is the number of bytes at the front that have no complete head, 0 at first. A head that arrives in
+/// many reads is parsed with its first and with its last one: parsing it with each would be quadratic.
 ///
 /// # Errors
 /// Returns [`ErrorType::InvalidHTTPHeader`] if the head is invalid or longer than [`MAX_HEAD`].
-pub(super) fn take_head(received: &mut BytesMut) -> Result<Option<Box<ResponseHeader>>> {
+pub(super) fn take_head(received: &mut BytesMut, seen: &mut usize) -> Result<Option<Box<ResponseHeader>>> {
+    if *seen == 0 {
+        let empty = received.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        received.advance(empty);
+    }
+    if received.is_empty() || (*seen > 0 && received.len() <= MAX_HEAD && !has_end(received, *seen)) {
+        *seen = received.len();
+        return Ok(None);
+    }
+    let head = parse_head(received)?;
+    *seen = if head.is_some() { 0 } else { received.len() };
+    Ok(head)
+}
+
+/// Whether an empty line, which ends a head, has its last byte at `from` or behind it.
+fn has_end(received: &[u8], from: usize) -> bool {
+    let ends = received.get(from..).unwrap_or_default();
+    memchr::memchr_iter(b'\n', ends).any(|at| {
+        let line = received.get(..from + at).unwrap_or_default();
+        line.strip_suffix(b"\r").unwrap_or(line).ends_with(b"\n")
+    })
+}
+
+/// Parses a head, and takes it off if it is complete.
+fn parse_head(received: &mut BytesMut) -> Result<Option<Box<ResponseHeader>>> {
     let mut lines = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut []);
     let mut parser = httparse::ParserConfig::default();
@@ -155,7 +181,7 @@ mod tests {
     use super::*;
 
     fn parsed(text: &str) -> Result<Option<Box<ResponseHeader>>> {
-        take_head(&mut BytesMut::from(text))
+        take_head(&mut BytesMut::from(text), &mut 0)
     }
 
     fn head(lines: &str) -> Box<ResponseHeader> {
@@ -165,11 +191,11 @@ mod tests {
     #[test]
     fn head_is_taken_when_it_is_complete() {
         let text = "HTTP/1.1 529 Overloaded\r\nX-Id: a\r\nx-id:  b \r\n\r\nrest";
-        let mut received = BytesMut::new();
+        let (mut received, mut seen) = (BytesMut::new(), 0);
         for (index, byte) in text.bytes().enumerate() {
             received.extend_from_slice(&[byte]);
             let complete = index + 1 == text.len() - "rest".len();
-            let head = take_head(&mut received).unwrap();
+            let head = take_head(&mut received, &mut seen).unwrap();
             assert_eq!(head.is_some(), complete, "{index}");
             if let Some(head) = head {
                 assert_eq!((head.status.as_u16(), head.get_reason_phrase()), (529, Some("Overloaded")));
@@ -184,8 +210,27 @@ mod tests {
     #[test]
     fn head_leaves_what_is_behind_it() {
         let mut received = BytesMut::from("HTTP/1.1 200 OK\r\n\r\nbody");
-        assert_eq!(take_head(&mut received).unwrap().unwrap().version, Version::HTTP_11);
+        assert_eq!(take_head(&mut received, &mut 0).unwrap().unwrap().version, Version::HTTP_11);
         assert_eq!(&received[..], b"body");
+    }
+
+    /// Parsed with each byte, this one would take minutes.
+    #[test]
+    fn head_that_arrives_byte_by_byte_is_parsed_twice() {
+        let lines = "a: b\n".repeat(MAX_HEADERS - 1) + "c: " + &"d".repeat(MAX_HEAD - 4_096) + "\n";
+        for (before, end) in [("", "\n"), ("\r\n\r\n", "\r\n")] {
+            let (mut received, mut seen) = (BytesMut::new(), 0);
+            let text = format!("{before}HTTP/1.1 200 OK\r\n{lines}{end}");
+            let (last, rest) = text.as_bytes().split_last().unwrap();
+            for byte in rest {
+                received.extend_from_slice(&[*byte]);
+                assert!(take_head(&mut received, &mut seen).unwrap().is_none());
+            }
+            received.extend_from_slice(&[*last]);
+            let head = take_head(&mut received, &mut seen).unwrap().unwrap();
+            assert_eq!((head.headers.get_all("a").iter().count(), seen), (MAX_HEADERS - 1, 0));
+            assert_eq!(head.headers["c"].len(), MAX_HEAD - 4_096);
+        }
     }
 
     #[test]

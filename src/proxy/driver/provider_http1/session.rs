@@ -48,6 +48,8 @@ pub(in crate::proxy) struct Http1Exchange {
     has_response: bool,
     /// Bytes of a head that is not complete, and of the body behind it.
     received: BytesMut,
+    /// Number of those bytes that were searched for a complete head.
+    searched: usize,
     head: Option<Box<ResponseHeader>>,
     /// The provider keeps the connection open after the response.
     kept: bool,
@@ -78,6 +80,7 @@ impl Http1Exchange {
             is_last: false,
             has_response: false,
             received: BytesMut::new(),
+            searched: 0,
             head: None,
             kept: false,
             framing: None,
@@ -148,7 +151,7 @@ impl Http1Exchange {
     pub(in crate::proxy) async fn read_head(&mut self) -> Result<()> {
         loop {
             if !self.received.is_empty()
-                && let Some(head) = take_head(&mut self.received)?
+                && let Some(head) = take_head(&mut self.received, &mut self.searched)?
             {
                 if !head.status.is_informational() {
                     self.framing = Some(BodyFraming::of(&head, self.is_head));
