@@ -3,19 +3,55 @@
 //! The lines of a stream differ in a few bytes. Only the part of a line that differs from an earlier line (its pattern)
 //! is stored, which is about a tenth of it.
 
-/// Compressed line: lengths of the prefix and the suffix shared with its pattern, and of its own bytes in between.
-#[derive(Clone, Copy, Debug)]
+/// Compressed line: lengths of the prefix and the suffix shared with its pattern, and of its own bytes in between. It is
+/// stored as three numbers of 7 bits a byte, the lowest bits first: most lines take three or four bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Line {
-    first: u16,
-    own: u16,
-    last: u16,
+    first: usize,
+    own: usize,
+    last: usize,
     long: bool,
+}
+
+impl Line {
+    fn write(self, out: &mut Vec<u8>) {
+        for number in [self.own << 1 | usize::from(self.long), self.first, self.last] {
+            let mut rest = number;
+            while rest >= 0x80 {
+                out.push((rest & 0x7f) as u8 | 0x80);
+                rest >>= 7;
+            }
+            out.push(rest as u8);
+        }
+    }
+
+    /// Reads the line at the front of `lines`, and takes it off. `None` at the end.
+    fn read(lines: &mut &[u8]) -> Option<Line> {
+        let mut number = || {
+            let (mut number, mut shift) = (0, 0);
+            loop {
+                let (byte, rest) = lines.split_first()?;
+                *lines = rest;
+                number |= usize::from(byte & 0x7f) << shift;
+                if *byte < 0x80 {
+                    return Some(number);
+                }
+                shift += 7;
+            }
+        };
+        let own = number()?;
+        Some(Line { own: own >> 1, long: own & 1 == 1, first: number()?, last: number()? })
+    }
 }
 
 /// Length in bytes from which on lines have a separate pattern: short `event:` lines alternate with long `data:` lines.
 const LONG: usize = 64;
 /// Minimum length in bytes of a pattern.
 const SHORT: usize = 8;
+/// Maximum number of bytes of a stored [`Line`]: lengths are below 64 KiB.
+const LINE: usize = 9;
+/// Number of bytes by which the copy grows, at most a few dozen times.
+const STEP: usize = 256;
 
 /// Byte ranges of the two current patterns.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,7 +69,8 @@ impl Patterns {
 /// Compressed start of a stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StreamPrefix {
-    lines: Vec<Line>,
+    /// Lines, each as [`Line::write`] stores it.
+    lines: Vec<u8>,
     /// Own bytes of all lines, followed by the current incomplete line.
     bytes: Vec<u8>,
     /// Offset of the incomplete line in `bytes`.
@@ -65,6 +102,7 @@ impl StreamPrefix {
             }
         }
         if !rest.is_empty() {
+            make_room(&mut self.bytes, rest.len());
             self.bytes.extend_from_slice(rest);
         }
     }
@@ -80,10 +118,10 @@ impl StreamPrefix {
         // Patterns follow from the lines before, in the order of `pack`, so they are not stored.
         let mut patterns = Patterns::default();
         let mut at = 0;
-        for line in &self.lines {
-            let (begin, pattern) = (text.len(), patterns.of(line.long));
+        let mut lines = &*self.lines;
+        while let Some(Line { first, own, last, long }) = Line::read(&mut lines) {
+            let (begin, pattern) = (text.len(), patterns.of(long));
             let (from, to) = *pattern;
-            let (first, own, last) = (usize::from(line.first), usize::from(line.own), usize::from(line.last));
             text.extend_from_within(from..from + first);
             text.extend_from_slice(self.bytes.get(at..at + own).unwrap_or_default());
             text.extend_from_within(to - last..to);
@@ -111,10 +149,18 @@ impl StreamPrefix {
         if own.len() >= SHORT && first + last == 0 {
             *pattern = (self.bytes.len(), self.bytes.len() + own.len());
         }
-        let short = |length: usize| u16::try_from(length).unwrap_or(u16::MAX);
-        self.lines.push(Line { first: short(first), own: short(own.len()), last: short(last), long });
+        make_room(&mut self.lines, LINE);
+        Line { first, own: own.len(), last, long }.write(&mut self.lines);
+        make_room(&mut self.bytes, own.len());
         self.bytes.extend_from_slice(own);
         self.open = self.bytes.len();
+    }
+}
+
+/// Makes room for `more` bytes, in steps: doubling would leave a third of the memory of a stream's copy empty.
+fn make_room(bytes: &mut Vec<u8>, more: usize) {
+    if bytes.capacity() - bytes.len() < more {
+        bytes.reserve_exact(more.next_multiple_of(STEP));
     }
 }
 

@@ -112,7 +112,7 @@ impl CountedRequest {
 /// State for counting the tokens of one exchange.
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
-    format: Option<Format>,
+    pub(super) format: Option<Format>,
     arrival: Arrival,
     pub(super) family: TokenizerFamily,
     /// Expected number of input tokens.

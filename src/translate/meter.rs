@@ -18,6 +18,9 @@ const MAX_NOTE: usize = 80;
 /// `model_context_window_exceeded`.
 const MAX_REASON: usize = 40;
 
+/// Input tokens that any request may have, whatever its size in bytes: see [`UsageBound`](crate::account::usage_bound).
+const FEW: u64 = 1 << 20;
+
 /// Usage meter of one response. Allocates nothing after it is made.
 #[derive(Clone, Debug)]
 pub struct Meter {
@@ -71,9 +74,22 @@ impl Meter {
         self.counter.input = input;
     }
 
-    /// Stores the request, as a fallback for counting its input tokens.
+    /// Stores the request, as a fallback for counting its input tokens. It is freed as soon as the provider has reported
+    /// them, which some do when a stream begins.
     pub fn set_request(&mut self, asked: CountedRequest) {
         self.counter.request = asked;
+        self.free_request();
+    }
+
+    /// Frees the request if it is not needed any more: the provider has reported the input tokens, so few that
+    /// [`is_whole`](Self::is_whole) will not be asked.
+    #[inline]
+    fn free_request(&mut self) {
+        // The input of a steered response is counted again, in the format that reports usage at the end.
+        let is_early = matches!(self.counter.format, Some(Format::Messages | Format::Generate));
+        if is_early && self.usage.input.is_some_and(|input| input <= FEW) {
+            self.counter.request = CountedRequest::default();
+        }
     }
 
     /// Returns the size of a whole response in bytes; 0 for a stream.
@@ -195,7 +211,10 @@ impl Meter {
                 let content = !matches!(delta, Delta::Signature(_) | Delta::Citation(_) | Delta::Logprobs(_));
                 self.content_frames += u64::from(content);
             }
-            Event::Usage(usage) => self.usage.update(usage),
+            Event::Usage(usage) => {
+                self.usage.update(usage);
+                self.free_request();
+            }
             Event::Finish { finish, .. } => {
                 self.finish.clear();
                 note(&mut self.finish, finish_word(*finish));
@@ -216,7 +235,10 @@ impl Meter {
     /// Merges usage whose parsing was deferred.
     pub fn observe_usage(&mut self, usage: &Usage) {
         match &mut self.steered {
-            None => self.usage.update(usage),
+            None => {
+                self.usage.update(usage);
+                self.free_request();
+            }
             Some(steered) => {
                 steered.is_open = false;
                 self.usage = steered.usage;
@@ -285,4 +307,43 @@ fn note<const N: usize>(slot: &mut SmallVec<[u8; N]>, text: &str) {
     // Cut at a character boundary: the bytes are read back as UTF-8, which would otherwise yield nothing.
     let end = (0..=text.len().min(N)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     slot.extend_from_slice(text.as_bytes().get(..end).unwrap_or_default());
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+
+    /// Returns a meter of a stream that has stored a request.
+    fn meter(format: Format) -> Meter {
+        let mut meter = Meter::new(Some(format), Arrival::Events);
+        meter.expect(TokenizerFamily::Other, 7);
+        meter.set_request(CountedRequest::of(smallvec![Bytes::from_static(br#"{"messages":[]}"#)]));
+        meter
+    }
+
+    #[test]
+    fn request_is_kept_until_its_tokens_are_known() {
+        let usage = Usage { input: Some(25), ..Usage::default() };
+        let mut streamed = meter(Format::Messages);
+        assert!(streamed.is_whole());
+        streamed.observe_event(&Event::Usage(Usage { output: Some(1), ..Usage::default() }));
+        assert!(streamed.is_whole());
+        streamed.observe_event(&Event::Usage(usage));
+        assert!(!streamed.is_whole(), "nothing is stored");
+        streamed.count_cut(true);
+        assert_eq!(streamed.usage().input, Some(25));
+        // Reported before the request could be stored.
+        streamed.set_request(CountedRequest::of(smallvec![Bytes::from_static(b"{}")]));
+        assert!(!streamed.is_whole());
+        // An impossible figure is checked against the request.
+        let mut wrong = meter(Format::Messages);
+        wrong.observe_usage(&Usage { input: Some(FEW + 1), ..Usage::default() });
+        assert!(wrong.is_whole());
+        // Reported at the end, where nothing is gained, and where a steered response is counted again.
+        let mut last = meter(Format::Responses);
+        last.observe_usage(&usage);
+        assert!(last.is_whole());
+    }
 }
