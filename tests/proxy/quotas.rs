@@ -203,6 +203,39 @@ async fn limit_concurrency_is_released_at_every_end() {
 }
 
 #[tokio::test]
+async fn target_with_one_place_takes_the_next_request_at_the_end_of_a_response() {
+    every_form(|form| async move {
+        for streamed in [true, false] {
+            let whole = if streamed {
+                reply::stream(&form.frames(form.model()))
+            } else {
+                reply::json(200, form.whole(form.model()))
+            };
+            let upstream = Upstream::start(move |mut conn| {
+                let whole = whole.clone();
+                async move {
+                    while conn.request().await.is_some() {
+                        conn.send(whole.clone()).await;
+                    }
+                }
+            })
+            .await;
+            let mut setup = Setup::providers(upstream.addr);
+            setup.routes = setup.routes.replace("\" }]", "\", concurrent = 1 }]");
+            setup.keys += &key("lia", LIMITED, "");
+            assert!(setup.routes.contains("concurrent"), "{}", setup.routes);
+            let gateway = Gateway::start(&setup).await;
+            for _ in 0..100 {
+                // Over a new connection: another worker may have it before the one before is done with the last request.
+                let answer = gateway.ask(asking(form, streamed)).await;
+                assert_eq!(answer.status(), 200, "{form:?}: {}", answer.text());
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn limit_spend_is_enforced_and_survives_a_reload() {
     every_form(|form| async move {
         // 18 tokens cost 0.000025. The reservation covers 64 output tokens in the messages format and 4,096 in the
