@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::program_pages;
 use crate::metrics::Metrics;
 
 /// Time between two returns of freed memory. Pages that are in use again a moment later cost a fault each, so not more
@@ -57,7 +58,8 @@ pub(in crate::proxy) fn trim() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(in crate::proxy) fn trim() {}
 
-/// Returns freed memory to the system from time to time, until the process ends. Rests while nothing happens.
+/// Returns freed memory to the system from time to time, until the process ends, and the program's own pages once nothing
+/// has happened for a while. Rests while nothing happens.
 pub(in crate::proxy) async fn trim_periodically(metrics: Arc<Metrics>) {
     let mut activity = Activity::default();
     let mut interval = tokio::time::interval(TRIM_INTERVAL);
@@ -71,6 +73,9 @@ pub(in crate::proxy) async fn trim_periodically(metrics: Arc<Metrics>) {
         if activity.is_recent(signs) {
             // Not on a worker: the search of a large heap takes a while.
             let _ = tokio::task::spawn_blocking(trim).await;
+        }
+        if activity.has_rested() {
+            let _ = tokio::task::spawn_blocking(program_pages::release).await;
         }
     }
 }
@@ -98,6 +103,12 @@ impl Activity {
         self.last = now;
         self.quiet <= TRIMS_WHEN_QUIET
     }
+
+    /// Returns whether nothing happened between the last three calls, and no request is in flight. True once in each time
+    /// of rest: what the rest itself needs of the program is loaded again, and stays.
+    fn has_rested(&self) -> bool {
+        self.quiet == 2 && self.last.in_flight == 0
+    }
 }
 
 #[cfg(test)]
@@ -116,6 +127,25 @@ mod tests {
         assert!(!activity.is_recent(busy));
         assert!(activity.is_recent(Signs { connections: 0, ..busy }));
         assert!(activity.is_recent(Signs { finished: 11, ..busy }));
+    }
+
+    #[test]
+    fn program_is_given_back_once_in_each_rest() {
+        let mut activity = Activity::default();
+        let mut rested = |signs, times| {
+            (0..times)
+                .filter(|_| {
+                    activity.is_recent(signs);
+                    activity.has_rested()
+                })
+                .count()
+        };
+        let busy = Signs { finished: 10, in_flight: 1, connections: 1 };
+        assert_eq!(rested(busy, 20), 0, "a stream that is open");
+        let idle = Signs { finished: 11, in_flight: 0, connections: 1 };
+        assert_eq!(rested(idle, 2), 0);
+        assert_eq!(rested(idle, 20), 1);
+        assert_eq!(rested(Signs { finished: 12, ..idle }, 20), 1);
     }
 
     /// Returns the resident memory in pages (the second field of proc_pid_statm(5)).

@@ -42,6 +42,8 @@ pub type Started = Box<dyn FnOnce() + Send>;
 
 /// Maximum time until the listeners accept.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time after the start at which what only the start needed is no longer used.
+const SETTLED: Duration = Duration::from_secs(1);
 /// Maximum time to write responses out after the drain limit is reached.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum time until a new process is ready to receive the listeners.
@@ -308,6 +310,11 @@ impl Signals {
             notify(&[NotifyState::MainPid(std::process::id())]);
         }
         notify(&[NotifyState::Ready]);
+        // What the end of the start needed. Later than the first turns of the background tasks.
+        tokio::spawn(async {
+            tokio::time::sleep(SETTLED).await;
+            let _ = tokio::task::spawn_blocking(program_pages::release).await;
+        });
         // Last: after this the old process stops accepting.
         if let Some(socket) = self.ready_socket.lock().take() {
             socket.confirm();
