@@ -63,6 +63,10 @@ impl UsageFilter {
     }
 }
 
+/// Uncompressed bytes of records after which a page ends, however few records it has found: some hundred thousand records.
+/// The next page goes on.
+pub(crate) const PAGE_BYTES: usize = 32 << 20;
+
 /// Longest text that records are searched for, in bytes.
 pub const LONGEST_SEARCH: usize = 128;
 
@@ -130,6 +134,19 @@ impl RecordQuery {
             && is(&self.provider, record.provider)
             && is(&self.error, record.error)
             && self.text.as_deref().is_none_or(|text| record.texts().iter().any(|of| has_text(of, text)))
+    }
+
+    /// Returns whether a block can have records that the query chooses: it has every text that those have. `block` is not
+    /// compressed. Much less work than to read its records.
+    pub(crate) fn may_be_in(&self, block: &[u8]) -> bool {
+        let UsageFilter { account, key, model, .. } = &self.filter;
+        let names = [account, key, model, &self.request, &self.provider, &self.error];
+        let has = |block: &[u8], text: &[u8]| memchr::memmem::find(block, text).is_some();
+        names.into_iter().flatten().all(|name| has(block, name.as_bytes()))
+            && self
+                .text
+                .as_deref()
+                .is_none_or(|text| has(&block.to_ascii_lowercase(), text.to_ascii_lowercase().as_bytes()))
     }
 
     /// Returns the text of a position in the order of the query.
@@ -242,6 +259,8 @@ mod tests {
             error: "rate_limited",
             ..UsageRecord::default()
         };
+        let mut block = Vec::new();
+        record.encode(&mut block);
         let filter = UsageFilter { from: 5, to: 6, ..UsageFilter::default() };
         let all = RecordQuery::of(&filter);
         let text = |text: &str| Some(text.to_owned());
@@ -260,6 +279,16 @@ mod tests {
             (RecordQuery { status: StatusFilter::parse("error"), ..all.clone() }, true),
         ] {
             assert_eq!(query.matches(&record), expected, "{query:?}");
+            // A block with a record that is chosen is never left out.
+            assert!(!expected || query.may_be_in(&block), "{query:?}");
+        }
+        for absent in [
+            RecordQuery { request: text("req_ab1"), ..all.clone() },
+            RecordQuery { text: text("openai rate"), ..all.clone() },
+            RecordQuery { provider: text("azure"), ..all.clone() },
+            RecordQuery::of(&UsageFilter { key: text("bob"), ..filter.clone() }),
+        ] {
+            assert!(!absent.may_be_in(&block), "{absent:?}");
         }
         for wrong in ["", "6xx", "1xx", "xx", "42x", "errors"] {
             assert_eq!(StatusFilter::parse(wrong), None, "{wrong}");

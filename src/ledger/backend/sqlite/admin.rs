@@ -15,7 +15,7 @@ use super::{replay, rollup, rows};
 use crate::account::amount::LARGEST;
 use crate::ledger::admin::{AccountState, AdminError, Credit, Credited, LedgerAdmin, fault};
 use crate::ledger::breakdown::{BreakdownRow, UsageQuery};
-use crate::ledger::report::{RecordPosition, RecordQuery, UsageFilter, UsageGrouping, UsageRow};
+use crate::ledger::report::{PAGE_BYTES, RecordPosition, RecordQuery, UsageFilter, UsageGrouping, UsageRow};
 use crate::ledger::{AccountId, UsageRecord};
 use crate::store::now;
 use crate::store::schema::{self, OpenError};
@@ -216,7 +216,7 @@ impl LedgerAdmin for SqliteAdmin {
     ) -> Result<Option<String>, AdminError> {
         let position = |after| query.position(after).and_then(RecordPosition::parse);
         let start = after.map(|after| position(after).ok_or(AdminError::Cursor)).transpose()?;
-        let most = report::PageSize { records: most, blocks: MAX_BLOCKS };
+        let most = report::PageSize { records: most, blocks: MAX_BLOCKS, bytes: PAGE_BYTES };
         let next = report::page(&self.connection, query, start, most, show).map_err(failed)?;
         Ok(next.map(|next| query.cursor(next)))
     }

@@ -129,7 +129,7 @@ pub(super) fn records(
     filter: &UsageFilter,
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 ) -> Result<(), SqliteReportError> {
-    let all = PageSize { records: usize::MAX, blocks: usize::MAX };
+    let all = PageSize { records: usize::MAX, blocks: usize::MAX, bytes: usize::MAX };
     page(connection, &RecordQuery::of(filter), None, all, show)?;
     Ok(())
 }
@@ -141,6 +141,8 @@ pub(super) struct PageSize {
     pub(super) records: usize,
     /// Maximum number of blocks that are read.
     pub(super) blocks: usize,
+    /// Number of uncompressed bytes from which on no further block is read.
+    pub(super) bytes: usize,
 }
 
 /// Calls `show` with the records that the query chooses, from `start` on. Returns the position behind the last one; `None`
@@ -162,16 +164,20 @@ pub(super) fn page(
         "SELECT packed, data, id FROM block WHERE last >= ?1 AND first < ?2 AND id {side} ?3 ORDER BY id {order}"
     ))?;
     let mut rows = select.query([from, to, start.block])?;
-    let (mut shown, mut blocks) = (0usize, 0usize);
+    let (mut shown, mut blocks, mut bytes) = (0usize, 0usize, 0usize);
     while let Some(row) = rows.next()? {
         let block: i64 = row.get(2)?;
-        if blocks == most.blocks {
+        if blocks == most.blocks || bytes >= most.bytes {
             return Ok(Some(RecordPosition { block, index: whole }));
         }
         blocks = blocks.saturating_add(1);
         let data = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
         let begin = if block == start.block { start.index } else { whole };
         let unpacked = record_block::unpack(row.get(0)?, data)?;
+        bytes = bytes.saturating_add(unpacked.len());
+        if !query.may_be_in(&unpacked) {
+            continue;
+        }
         let mut next = None;
         record_block::visit(&unpacked, is_back, begin, &mut |index, record| {
             if !query.matches(record) {

@@ -9,7 +9,9 @@ use redis::{Cmd, Value};
 
 use super::usage_batch;
 use crate::ledger::breakdown::{Breakdown, BreakdownRow, UsageQuery};
-use crate::ledger::report::{RecordPosition, RecordQuery, UsageFilter, UsageGrouping, UsageRow, UsageSums};
+use crate::ledger::report::{
+    PAGE_BYTES, RecordPosition, RecordQuery, UsageFilter, UsageGrouping, UsageRow, UsageSums,
+};
 use crate::ledger::{Spent, UsageRecord, record_block};
 use crate::store::valkey::connection::{Connection, ConnectionError, number, pairs, parts, text};
 use crate::store::valkey::keys;
@@ -187,6 +189,8 @@ struct Page<'q, 's> {
     query: &'q RecordQuery,
     records: usize,
     blocks: usize,
+    /// Number of uncompressed bytes from which on no further block is read.
+    bytes: usize,
     show: &'s mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 }
 
@@ -194,12 +198,16 @@ impl Page<'_, '_> {
     /// Shows the records of a block from an index on, or back from there. Returns the position of the next one if the page is
     /// full.
     fn block(&mut self, data: &Value, at: RecordPosition) -> io::Result<Option<RecordPosition>> {
-        if self.blocks == 0 {
+        if self.blocks == 0 || self.bytes == 0 {
             return Ok(Some(at));
         }
         self.blocks = self.blocks.saturating_sub(1);
         let Value::BulkString(data) = data else { return Ok(None) };
         let unpacked = usage_batch::unpack(data)?;
+        self.bytes = self.bytes.saturating_sub(unpacked.len());
+        if !self.query.may_be_in(&unpacked) {
+            return Ok(None);
+        }
         let mut next = None;
         record_block::visit(&unpacked, self.query.newest_first, at.index, &mut |index, record| {
             if !self.query.matches(record) {
@@ -217,8 +225,8 @@ impl Page<'_, '_> {
     }
 }
 
-/// Calls `show` with the records that the query chooses, from `start` on: at most `most.0`, out of at most `most.1` blocks.
-/// Returns the position behind the last one; `None` at the end.
+/// Calls `show` with the records that the query chooses, from `start` on: at most `most.0`, out of at most `most.1` blocks
+/// and some [`PAGE_BYTES`]. Returns the position behind the last one; `None` at the end.
 pub(super) async fn page(
     connection: &Connection,
     query: &RecordQuery,
@@ -227,7 +235,7 @@ pub(super) async fn page(
     show: &mut dyn FnMut(&UsageRecord<'_>) -> io::Result<()>,
 ) -> Result<Option<RecordPlace>, ValkeyReportError> {
     let is_back = query.newest_first;
-    let mut page = Page { query, records: most.0, blocks: most.1, show };
+    let mut page = Page { query, records: most.0, blocks: most.1, bytes: PAGE_BYTES, show };
     let filter = &query.filter;
     let (from, to) = match start {
         Some(start) if is_back => (filter.from, filter.to.min(start.day.saturating_add(1))),

@@ -316,7 +316,7 @@ fn usage_of_ten_million_records_is_summed_within_100_ms() {
 
 /// Prints the time of pages of records in both orders.
 fn time_pages(connection: &rusqlite::Connection, filter: &UsageFilter) {
-    let page = report::PageSize { records: 100, blocks: 1_000 };
+    let page = report::PageSize { records: 100, blocks: 1_000, bytes: usize::MAX };
     let oldest = RecordQuery::of(filter);
     let newest = RecordQuery { newest_first: true, ..oldest.clone() };
     for (name, query) in [("page of 100 records", oldest), ("page of the latest 100", newest)] {
@@ -324,6 +324,38 @@ fn time_pages(connection: &rusqlite::Connection, filter: &UsageFilter) {
             let begun = Instant::now();
             report::page(connection, &query, start, page, &mut |_| Ok(())).unwrap();
             println!("{name:28} {:7.1} ms", begun.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+}
+
+#[test]
+fn page_ends_after_many_bytes_and_the_next_one_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let connection = open_connection(folder.path());
+    let texts = Texts::new(10, 4);
+    for block in 0..5 {
+        texts.store(&connection, block * 100..(block + 1) * 100, 1, 500);
+    }
+    let filter = query(&[UsageDimension::Day], 0, 1).filter;
+    let none = RecordQuery { text: Some("nothing-has-this".to_owned()), ..RecordQuery::of(&filter) };
+    for (query, all) in [(RecordQuery::of(&filter), 500), (none, 0)] {
+        for newest_first in [false, true] {
+            let query = RecordQuery { newest_first, ..query.clone() };
+            // A block is read whole.
+            let most = report::PageSize { records: 1_000, blocks: 1_000, bytes: 1 };
+            let (mut shown, mut pages, mut start) = (0, 0, None);
+            loop {
+                let show = &mut |_: &UsageRecord<'_>| {
+                    shown += 1;
+                    Ok(())
+                };
+                start = report::page(&connection, &query, start, most, show).unwrap();
+                pages += 1;
+                if start.is_none() {
+                    break;
+                }
+            }
+            assert_eq!((shown, pages), (all, 5), "{newest_first}");
         }
     }
 }
