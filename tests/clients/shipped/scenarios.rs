@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::client::Client;
 use super::session::{Ended, Session, Upstream};
+use super::usage::{self, Usage};
 use crate::support::until;
 
 /// Context window of the model, in tokens.
@@ -42,6 +43,8 @@ pub(super) enum Scenario {
     Compaction,
     /// The same with a summary that the client requests of its provider, as Codex does of OpenAI.
     RemoteCompaction,
+    /// Tools over several turns, with the client's output for programs, which displays the provider's usage.
+    Usage,
 }
 
 impl Scenario {
@@ -52,6 +55,7 @@ impl Scenario {
             Scenario::Faults => "cut stream, 429",
             Scenario::Compaction => "compaction",
             Scenario::RemoteCompaction => "remote compaction",
+            Scenario::Usage => "displayed usage",
         }
     }
 }
@@ -146,6 +150,7 @@ fn work(client: Client, session: &Session) -> Vec<PrescribedResponse> {
 fn adapt(responses: &mut Vec<PrescribedResponse>, client: Client, scenario: Scenario) {
     match scenario {
         Scenario::Tools | Scenario::Configured => {}
+        Scenario::Usage => usage::prescribe(client, responses),
         Scenario::Faults => {
             let limited =
                 PrescribedResponse { directives: "status 429 retry-after 1".to_owned(), ..text("") };
@@ -197,10 +202,15 @@ pub(super) async fn try_out(case: Case) -> Outcome {
             std::fs::write(session.file(".aider.chat.history.md"), earlier_conversations()).unwrap();
         }
     }
-    let prescribed = responses.len();
+    // Aider ends when the test command succeeds.
+    let expected = if client == Client::Aider { responses.len() - 1 } else { responses.len() };
+    let reported = usage::reported(case, &responses[..expected], window);
     session.prescribe(responses);
     let mut arguments = client.arguments("Do the work, please.");
     arguments.splice(0..0, options(case));
+    if scenario == Scenario::Usage {
+        arguments.extend(usage::arguments(client).iter().map(|word| (*word).to_owned()));
+    }
     let ended = match scenario {
         Scenario::Configured => session.run_configured(&arguments).await,
         Scenario::Compaction if client == Client::GeminiCli => {
@@ -217,7 +227,7 @@ pub(super) async fn try_out(case: Case) -> Outcome {
         // A client may end before its last line is written.
         until(|| turns(&session.gateway.access_log()).len() >= requests).await;
     }
-    let result = judge(case, &session, &ended, prescribed, &session.gateway.access_log());
+    let result = judge(case, &session, &ended, expected, reported, &session.gateway.access_log());
     Outcome { case, result, requests, hosts: session.hosts(), ended }
 }
 
@@ -274,7 +284,8 @@ fn judge(
     case: Case,
     session: &Session,
     ended: &Ended,
-    prescribed: usize,
+    expected: usize,
+    reported: Usage,
     log: &[Value],
 ) -> Result<(), String> {
     let Case { client, scenario, transport, .. } = case;
@@ -288,8 +299,6 @@ fn judge(
     expect(ended.status == Some(0), "the exit status is 0");
     expect(session.read("notes.txt").trim() == "alpha", "notes.txt was written");
     expect(session.read("checked.txt").trim() == "checked", "checked.txt was written");
-    // Aider ends when the test command succeeds.
-    let expected = if client == Client::Aider { prescribed - 1 } else { prescribed };
     if client != Client::Aider {
         expect(ended.stdout.contains(FAREWELL), "the last text is shown");
     }
@@ -315,6 +324,10 @@ fn judge(
             expect(replaced, "the conversation before it is not");
         }
         _ => expect(last.contains(SUM.1), "the output of the command reached the provider"),
+    }
+    if scenario == Scenario::Usage {
+        let displayed = usage::displayed(client, &ended.stdout);
+        expect(displayed == Some(reported), &format!("the usage is {reported:?}; displayed: {displayed:?}"));
     }
     if client == Client::Codex {
         let turns = turns(log);
