@@ -76,6 +76,13 @@ async fn shipped_claude_code_works_with_every_format() {
     try_tools(Client::ClaudeCode, Transport::Http).await;
 }
 
+/// As for Amazon Bedrock, with the gateway in its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_claude_code_for_bedrock_works_with_every_format() {
+    let scenarios = [Scenario::Tools, Scenario::Faults, Scenario::Usage];
+    try_all(Client::ClaudeCode, cases(Client::ClaudeCode, Transport::Invoke, &scenarios)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_codex_works_with_every_format() {
     let cases = cases(Client::Codex, Transport::Http, &[Scenario::Tools, Scenario::Faults]);
