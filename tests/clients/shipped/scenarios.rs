@@ -357,23 +357,25 @@ fn judge(
         let refused = log.iter().filter(|line| line["error"] == "upgrade_required").count();
         expect(refused == refusals, &format!("{refused} of {refusals} handshakes were refused"));
     }
-    if faults.is_empty() {
-        return Ok(());
-    }
+    if faults.is_empty() { Ok(()) } else { Err(report(&faults, ended, log, requests.last())) }
+}
+
+/// Returns what a reader needs to find the faults of a run: the ends of its output and of its last request, and the log.
+fn report(faults: &str, ended: &Ended, log: &[Value], last: Option<&Value>) -> String {
     let tail = |text: &str| {
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(25)..].join("\n")
     };
     let log: Vec<String> = log.iter().map(Value::to_string).collect();
     // The end of the conversation, without its beginning and the tools.
-    let turns = ["messages", "input", "contents"].iter().find_map(|name| requests.last()?[name].as_array());
+    let turns = ["messages", "input", "contents"].iter().find_map(|name| last?[name].as_array());
     let turns = turns.map(|turns| turns.iter().map(Value::to_string).collect::<Vec<_>>().join("\n"));
-    Err(format!(
+    format!(
         "{faults}  status {:?}\n--- stdout\n{}\n--- stderr\n{}\n--- access log\n{}\n--- last request\n{}\n",
         ended.status,
         tail(&ended.stdout),
         tail(&ended.stderr),
         log.join("\n"),
         tail(&turns.unwrap_or_default()),
-    ))
+    )
 }
