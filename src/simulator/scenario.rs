@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::directive;
 use super::script::{Ask, ToolCall};
 
-/// Response that a test prescribes. The provider's format, thinking and usage are as in generated responses.
+/// Response that a test prescribes. Its format and thinking are those of generated responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PrescribedResponse {
     /// Text before the tool calls. Empty for none.
@@ -20,6 +20,8 @@ pub struct PrescribedResponse {
     pub directives: String,
     /// Prompt tokens in the usage. `None` for the simulator's estimate.
     pub prompt_tokens: Option<u64>,
+    /// Output tokens in the usage, with those of thinking. `None` for the simulator's estimate.
+    pub output_tokens: Option<u64>,
 }
 
 /// Queue of prescribed responses of one simulator.

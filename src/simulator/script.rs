@@ -166,6 +166,9 @@ impl Ask {
             }
         }
         self.limit(&mut plan, text);
+        if let Some(output) = self.prescribed.as_ref().and_then(|prescribed| prescribed.output_tokens) {
+            plan.answer_tokens = output.saturating_sub(plan.thinking_tokens);
+        }
         plan
     }
 

@@ -4,10 +4,13 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::fields::{Fields, STORE, responses};
+use super::fields::{Fields, STORE, messages, responses};
 use super::request::Body;
 use super::{Api, watch};
 use crate::json::{Cursor, Edit, JsonError, RawJson, ValueKind};
+
+/// Minimum of a thinking budget at Anthropic, in tokens.
+const MIN_THINKING_BUDGET: u64 = 1_024;
 
 /// Output limits that the client sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,19 +69,20 @@ impl Body {
 
     /// Lowers the output limits that the client sets to `most` tokens, in place: a provider refuses a request with a
     /// limit beyond its model's. Spaces fill up the place of the longer number, so that nothing else moves. Limits that
-    /// are not whole numbers stay.
+    /// are not whole numbers stay. A thinking budget of the messages API is lowered with the limit that it is a part of.
     pub fn clamp_output(&mut self, most: u64) {
         let Fields { caps, loose, .. } = *self.fields;
-        let mut edits: SmallVec<[Edit; 1]> = SmallVec::new();
+        let mut edits: SmallVec<[Edit; 2]> = SmallVec::new();
+        let mut limit = None;
         for (_, member) in self.members.with_any(caps & !loose).filter(|(_, member)| member.wanted.is_some())
         {
             let text = self.text.view(member.value.clone());
             let start = member.value.start;
             let mut lower = |at: usize, number: &str| {
-                if number.parse::<u64>().is_ok_and(|tokens| tokens > most) {
-                    let range = start + at..start + at + number.len();
-                    let text = format!("{most:<width$}", width = number.len());
-                    edits.push(Edit { range, text: Bytes::from(text) });
+                let tokens = number.parse::<u64>().ok();
+                if tokens > Some(most) {
+                    limit = limit.max(tokens);
+                    edits.push(replace_number(start + at, number, most));
                 }
             };
             match member.kind {
@@ -99,10 +103,31 @@ impl Body {
                 _ => {}
             }
         }
+        edits.extend(limit.and_then(|limit| self.lower_budget(limit, most)));
         if !edits.is_empty() {
             edits.sort_by_key(|edit| edit.range.start);
             self.text.overwrite(&edits);
         }
+    }
+
+    /// Returns the edit that fits the thinking budget of a messages request into an output limit that is lowered from
+    /// `limit` to `most` tokens: Anthropic refuses a budget that is not below it. `None` if there is nothing to lower.
+    fn lower_budget(&mut self, limit: u64, most: u64) -> Option<Edit> {
+        let thinking = self.members.find(messages::THINKING).filter(|_| self.api == Api::Messages)?;
+        let start = thinking.value.start;
+        let text = self.text.view(thinking.value.clone());
+        let mut edit = None;
+        // An error, of a value that is no object, leaves it unchanged.
+        let _ = watch::members(&mut Cursor::new(&text), |key, json| {
+            let value = json.raw()?.text();
+            if key.decode() == "budget_tokens" {
+                let budget = value.parse().ok().and_then(|budget| fitting_budget(budget, limit, most));
+                let at = start + json.offset() - value.len();
+                edit = budget.map(|budget| replace_number(at, value, budget));
+            }
+            Ok(())
+        });
+        edit
     }
 
     /// Returns whether the body may name models besides `model`.
@@ -178,6 +203,24 @@ impl Body {
         }
         ids
     }
+}
+
+/// Returns the edit that replaces the number at this offset by a smaller one, with spaces in the place of further digits.
+fn replace_number(at: usize, number: &str, by: u64) -> Edit {
+    let text = format!("{by:<width$}", width = number.len());
+    Edit { range: at..at + number.len(), text: Bytes::from(text) }
+}
+
+/// Returns the thinking budget that replaces one of an output limit that is lowered from `limit` to `most` tokens. The
+/// room for the response beside it stays, up to a fifth of the new limit. `None` if the budget still fits, if it did not
+/// fit the client's own limit (which interleaved thinking permits), or if no budget fits.
+fn fitting_budget(budget: u64, limit: u64, most: u64) -> Option<u64> {
+    if !(most..limit).contains(&budget) {
+        return None;
+    }
+    let room = (limit - budget).min(most / 5).max(1);
+    let fitting = most.saturating_sub(room).max(MIN_THINKING_BUDGET);
+    (fitting < most).then_some(fitting)
 }
 
 /// Reads the limits in `generationConfig` of the generate format or `inferenceConfig` of Converse. If a member occurs twice, the larger value counts.

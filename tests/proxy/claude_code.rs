@@ -400,6 +400,31 @@ async fn output_limit_beyond_the_model_is_lowered_for_every_provider() {
     assert!(upstream.last_request().text().len() > 1_000);
 }
 
+/// Anthropic refuses a thinking budget that is not below `max_tokens`.
+#[tokio::test]
+async fn thinking_budget_beyond_the_model_is_lowered_with_the_output_limit() {
+    let upstream = provider_of_every_form().await;
+    let mut setup = Setup::each_provider(upstream.addr);
+    setup.routes = setup.routes.replace("created = 1715367049", "max_output_tokens = 8192");
+    let gateway = Gateway::start(&setup).await;
+    let model = provider_of(Form::Messages);
+    // As Claude Code sends it to a model that it does not know.
+    let thinking = json!({"type": "enabled", "budget_tokens": 31_999});
+    let mut body = body(model, false, &[text("user", "hi")], false);
+    (body["max_tokens"], body["thinking"]) = (json!(32_000), thinking);
+    let mut invoked = body.clone();
+    // The path names them.
+    invoked.as_object_mut().unwrap().retain(|name, _| !matches!(name.as_str(), "model" | "stream"));
+    let invoke = format!("/model/{model}/invoke");
+    for (path, body) in [("/v1/messages?beta=true", body), (&*invoke, invoked)] {
+        let answer = send(&gateway, path, &body).await;
+        assert_eq!(answer.status(), 200, "{path}: {}", answer.text());
+        let request = upstream.last_request().json();
+        let (limit, budget) = (&request["max_tokens"], &request["thinking"]["budget_tokens"]);
+        assert_eq!((limit, budget), (&json!(8_192), &json!(8_191)), "{path}");
+    }
+}
+
 /// Paths of a gateway that clients sign in to, and of a collector. The gateway is neither: Claude Code takes 404 for
 /// the absence of a policy.
 #[tokio::test]

@@ -59,6 +59,7 @@ fn call() -> PrescribedResponse {
         text: "First.".to_owned(),
         calls: vec![("shell".to_owned(), json!({"command": "make test"}))],
         prompt_tokens: Some(4321),
+        output_tokens: Some(678),
         ..PrescribedResponse::default()
     }
 }
@@ -82,7 +83,7 @@ async fn scenario_is_followed_in_every_format() {
             assert_eq!(limited.status, 429, "{path}");
             assert!(limited.headers.contains(&("retry-after".to_owned(), "2".to_owned())), "{path}");
             let called = text(&post(&simulator, path, &body).await);
-            let expected = ["First.", "shell", "4321"];
+            let expected = ["First.", "shell", "4321", "678"];
             assert!(expected.iter().all(|part| called.contains(part)), "{path}: {called}");
             post(&simulator, path, &body).await;
             assert_eq!(simulator.prescribed_left(), 0);

@@ -212,3 +212,61 @@ fn output_limit_is_lowered_wherever_the_body_is_split() {
         assert_eq!(&*body.text.into_contiguous(), expected, "cut at {cut}");
     }
 }
+
+/// Anthropic refuses a budget that does not leave room for a response within `max_tokens`.
+#[test]
+fn thinking_budget_is_lowered_with_the_output_limit() {
+    for (limit, thinking, lowered) in [
+        // As Claude Code sends it to a model that it does not know.
+        (
+            32_000,
+            r#"{"budget_tokens":31999,"type":"enabled"}"#,
+            r#"{"budget_tokens":8191 ,"type":"enabled"}"#,
+        ),
+        (32_000, r#"{"type":"enabled","budget_tokens":8192}"#, r#"{"type":"enabled","budget_tokens":6554}"#),
+        (
+            9_000,
+            r#"{"type":"enabled", "budget_tokens": 8500 }"#,
+            r#"{"type":"enabled", "budget_tokens": 7692 }"#,
+        ),
+        // Within the limit, beyond that of the client, and none.
+        (32_000, r#"{"type":"enabled","budget_tokens":8191}"#, r#"{"type":"enabled","budget_tokens":8191}"#),
+        (9_000, r#"{"type":"enabled","budget_tokens":9000}"#, r#"{"type":"enabled","budget_tokens":9000}"#),
+        (8_192, r#"{"type":"enabled","budget_tokens":9000}"#, r#"{"type":"enabled","budget_tokens":9000}"#),
+        (32_000, r#"{"type":"adaptive"}"#, r#"{"type":"adaptive"}"#),
+        (32_000, "null", "null"),
+    ] {
+        let rest = r#""model":"m","messages":[{"role":"user","content":"x"}]"#;
+        let with = |limit: u64, thinking: &str, fill: &str| {
+            [
+                format!(r#"{{"max_tokens":{limit}{fill},{rest},"thinking":{thinking}}}"#),
+                format!(r#"{{"thinking":{thinking},{rest},"max_tokens":{limit}{fill}}}"#),
+            ]
+        };
+        let width = limit.to_string().len() - 4;
+        let expected = with(8_192, lowered, &" ".repeat(width));
+        for (body, expected) in with(limit, thinking, "").into_iter().zip(expected) {
+            let mut reader = BodyReader::new(Api::Messages, false);
+            reader.push(Bytes::from(body)).unwrap();
+            let mut body = reader.finish().unwrap();
+            body.clamp_output(8_192);
+            assert_eq!(&*body.text.into_contiguous(), expected);
+        }
+    }
+}
+
+#[test]
+fn thinking_budget_has_a_minimum() {
+    let at = |most: u64| {
+        let body = r#"{"model":"m","messages":[1],"max_tokens":9000,"thinking":{"budget_tokens":8000}}"#;
+        let mut reader = BodyReader::new(Api::Messages, false);
+        reader.push(Bytes::from(body)).unwrap();
+        let mut body = reader.finish().unwrap();
+        body.clamp_output(most);
+        let text: serde_json::Value = serde_json::from_str(&body.text.into_contiguous()).unwrap();
+        (text["max_tokens"].as_u64().unwrap(), text["thinking"]["budget_tokens"].as_u64().unwrap())
+    };
+    assert_eq!(at(1_100), (1_100, 1_024));
+    // No budget fits: the provider says so.
+    assert_eq!(at(1_024), (1_024, 8_000));
+}

@@ -10,6 +10,7 @@ mod outside;
 mod scenarios;
 mod session;
 mod table;
+mod usage;
 
 use std::sync::LazyLock;
 use std::thread::available_parallelism;
@@ -73,6 +74,13 @@ fn judge(client: Client, outcomes: &[Outcome]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_claude_code_works_with_every_format() {
     try_tools(Client::ClaudeCode, Transport::Http).await;
+}
+
+/// As for Amazon Bedrock, with the gateway in its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_claude_code_for_bedrock_works_with_every_format() {
+    let scenarios = [Scenario::Tools, Scenario::Faults, Scenario::Usage];
+    try_all(Client::ClaudeCode, cases(Client::ClaudeCode, Transport::Invoke, &scenarios)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,4 +166,44 @@ async fn shipped_aider_works_with_every_format() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shipped_aider_compacts_with_every_format() {
     try_all(Client::Aider, cases(Client::Aider, Transport::Http, &[Scenario::Compaction])).await;
+}
+
+/// The client's output for programs displays the usage that the provider reported.
+async fn try_usage(client: Client, transport: Transport) {
+    try_all(client, cases(client, transport, &[Scenario::Usage])).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_claude_code_displays_the_usage_of_every_format() {
+    try_usage(Client::ClaudeCode, Transport::Http).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_codex_displays_the_usage_of_every_format() {
+    try_usage(Client::Codex, Transport::Http).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_codex_displays_the_usage_of_a_websocket_of_every_format() {
+    try_usage(Client::Codex, Transport::WebSocket).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_gemini_cli_displays_the_usage_of_every_format() {
+    try_usage(Client::GeminiCli, Transport::Http).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_opencode_displays_the_usage_of_every_format() {
+    try_usage(Client::OpenCode, Transport::Http).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_qwen_code_displays_the_usage_of_every_format() {
+    try_usage(Client::QwenCode, Transport::Http).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shipped_aider_displays_the_usage_of_every_format() {
+    try_usage(Client::Aider, Transport::Http).await;
 }

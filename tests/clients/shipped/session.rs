@@ -18,7 +18,7 @@ use crate::support::gateway::Gateway;
 use crate::support::setup::{CREDENTIAL, KEY, Setup};
 
 /// Time after which a client that has not ended is stopped.
-const PATIENCE: Duration = Duration::from_secs(150);
+const PATIENCE: Duration = Duration::from_secs(300);
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -151,6 +151,22 @@ impl Session {
         assert_eq!(configured.status, Some(0), "{}{}", configured.stdout, configured.stderr);
         let mut command = self.command(&install::folder().join("bin").join(self.client.name()));
         command.args(arguments);
+        self.ended(command).await
+    }
+
+    /// Runs Claude Code with its settings for Amazon Bedrock, and the gateway in its place. `window` is the model's context
+    /// window in tokens.
+    pub(super) async fn run_for_bedrock(&self, arguments: &[String], window: u64) -> Ended {
+        let mut command = self.command(&install::folder().join("bin").join(self.client.name()));
+        command
+            .env("CLAUDE_CODE_USE_BEDROCK", "1")
+            .env("ANTHROPIC_BEDROCK_BASE_URL", format!("http://{}", self.gateway.addr))
+            .env("AWS_BEARER_TOKEN_BEDROCK", KEY)
+            .env("AWS_REGION", "eu-west-1")
+            .env("ANTHROPIC_MODEL", self.model)
+            .env("CLAUDE_CODE_MAX_CONTEXT_TOKENS", window.to_string())
+            .env("ANTHROPIC_DEFAULT_HAIKU_MODEL", self.model)
+            .args(arguments);
         self.ended(command).await
     }
 
