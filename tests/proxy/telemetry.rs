@@ -342,6 +342,57 @@ async fn telemetry_is_exported_before_the_process_ends_unless_the_collector_does
     assert!(stuck.ended().await.success());
 }
 
+/// Starts a provider of every format whose responses name the model `m-2026`, whatever was requested.
+async fn provider_with_a_dated_model() -> Upstream {
+    Upstream::start(|mut conn| async move {
+        while let Some(request) = conn.request().await {
+            let target = request.head.target();
+            let form = Form::ALL.into_iter().find(|form| target.contains(form.mark())).unwrap();
+            let stream = target.contains("alt=sse") || request.text().contains("\"stream\":true");
+            let answer = if stream {
+                reply::stream(&form.frames("m-2026"))
+            } else {
+                reply::json(200, form.whole("m-2026"))
+            };
+            conn.send(answer).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn attempt_names_the_model_of_the_response_and_the_conversation_by_setting() {
+    for (names, conversation) in [(true, Some("session-7".to_owned())), (false, None)] {
+        let collector = Collector::start().await;
+        let upstream = provider_with_a_dated_model().await;
+        let mut setup = Setup::providers(upstream.addr);
+        setup.log += &(collector.lines() + ALL + &format!("names = {names}\n"));
+        let gateway = Gateway::start(&setup).await;
+        let bearer = format!("Bearer {KEY}");
+        let headers =
+            [("authorization", &*bearer), ("x-session-id", "session-7"), ("conversation_id", "another")];
+        let mut count = 0;
+        for (form, stream) in Form::ALL.into_iter().flat_map(|form| [(form, false), (form, true)]) {
+            // Verbatim, verbatim with another name for the client, and translated.
+            for model in [form.model(), form.alias().0, if form == Form::Messages { "gpt" } else { "claude" }]
+            {
+                let request = post_with(&form.path(model, stream), &headers, form.body(model, stream));
+                let answer = gateway.ask(request).await;
+                assert_eq!(answer.status(), 200, "{form:?} {model}: {}", answer.text());
+                count += 1;
+            }
+        }
+        let spans = collector.wait_for_spans(2 * count).await;
+        let attempts: Vec<_> = spans.iter().filter(|span| span.kind == 3).collect();
+        assert_eq!(attempts.len(), count);
+        for span in attempts {
+            let of = |name| attribute(&span.attributes, name);
+            assert_eq!(of("gen_ai.response.model").as_deref(), Some("m-2026"), "{span:#?}");
+            assert_eq!(of("gen_ai.conversation.id"), conversation);
+        }
+    }
+}
+
 #[tokio::test]
 async fn trace_names_the_limit_that_refused_a_request() {
     let collector = Collector::start().await;
