@@ -357,7 +357,7 @@ fn snapshot_of(
     let baseline = Baseline::of(files.map(|file| (file.kind, file.as_text())));
     let table = routes.and_then(|files| routes::read_files(&texts_of(&files), vault, beside));
     let keys = keys.and_then(|files| keys::read_files(&texts_of(&files), vault));
-    both(table, keys).map(|snapshot| (snapshot, baseline))
+    both(table, keys).map(|snapshot| (Snapshot { hash: baseline.hash().into(), ..snapshot }, baseline))
 }
 
 fn texts_of(files: &[SourceFile]) -> Vec<SourceText<'_>> {
@@ -367,7 +367,7 @@ fn texts_of(files: &[SourceFile]) -> Vec<SourceText<'_>> {
 fn both(routes: Result<Routed, Report>, keys: Result<Keys, Report>) -> Result<Snapshot, Report> {
     match (routes, keys) {
         (Ok(Routed { routes, tokens }), Ok(keys)) => {
-            Ok(Snapshot { generation: 0, routes, keys, tokens: tokens.map(Arc::new) })
+            Ok(Snapshot { routes, keys, tokens: tokens.map(Arc::new), ..Snapshot::default() })
         }
         (routes, keys) => {
             let mut report = routes.err().unwrap_or_default();

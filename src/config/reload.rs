@@ -64,6 +64,12 @@ impl Baseline {
         Baseline(files.map(file).collect())
     }
 
+    /// Returns a hash of all texts, in hexadecimal digits.
+    pub(super) fn hash(&self) -> String {
+        let hashes: Vec<String> = self.0.iter().map(|file| file.hash.to_hex()).collect();
+        FileHash::of(&hashes.join("\n")).to_hex()
+    }
+
     fn file(&self, path: &Path) -> Option<&FileBaseline> {
         self.0.iter().find(|file| file.path == path)
     }

@@ -164,7 +164,8 @@ async fn logs_and_metrics_are_exported_if_they_are_on() {
     let lines = collector.lines()
         + "traces = false\nlogs = true\nmetrics = true\ninterval = \"1s\"\ncompression = \"none\"\n\
            service_name = \"edge\"\nheaders = { x-team = \"two\" }\n";
-    let gateway = gateway(&upstream, &lines).await;
+    let failing = Upstream::answering(reply::json(503, provider_error(Form::Chat, 503, "busy"))).await;
+    let gateway = two_targets(&failing, &upstream, &lines).await;
     assert_eq!(gateway.ask(chat(&[])).await.status(), 200);
     until(|| !collector.logs().is_empty()).await;
     let record = collector.logs().remove(0);
@@ -187,6 +188,12 @@ async fn logs_and_metrics_are_exported_if_they_are_on() {
     assert_eq!(attribute(&point.attributes, "gen_ai.operation.name").as_deref(), Some("chat"));
     assert_eq!(point.bucket_counts.len(), point.explicit_bounds.len() + 1);
     assert_eq!(point.bucket_counts.iter().sum::<u64>(), point.count);
+    // One attempt failed and one succeeded: each is counted once, with the kind of its error.
+    let Some(Data::Histogram(attempts)) = counted("gen_ai.client.operation.duration") else { panic!() };
+    let [failed, succeeded] = &attempts.data_points[..] else { panic!("{attempts:#?}") };
+    assert_eq!((failed.count, succeeded.count), (1, 1));
+    let kinds = [failed, succeeded].map(|point| attribute(&point.attributes, "error.type"));
+    assert!(kinds.iter().filter(|kind| kind.is_some()).count() == 1, "{kinds:?}");
     assert!(matches!(counted("gateway.connections"), Some(Data::Gauge(_))));
     // What is set when it is read is set for an export too.
     assert!(matches!(counted("gateway.target_available"), Some(Data::Gauge(_))));
