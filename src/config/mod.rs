@@ -10,6 +10,7 @@ mod admin;
 mod admin_oidc;
 mod aws;
 mod azure;
+mod client_identity;
 mod cloud;
 mod entries;
 mod fleet;
@@ -291,12 +292,13 @@ pub fn admin_state_path(file: &Path) -> Result<PathBuf, Report> {
     load_settings(file, &NoSecrets).map(|settings| settings.admin_api.state)
 }
 
-/// Returns the address of the admin port that gateway.toml gives, and whether it has TLS. The other files are not read.
+/// Returns the address of the admin port and the settings of the admin API that gateway.toml gives. The other files are not
+/// read.
 ///
 /// # Errors
 /// Returns [`Report`] if gateway.toml is invalid.
-pub fn admin(file: &Path) -> Result<(SocketAddr, bool), Report> {
-    load_settings(file, &NoSecrets).map(|settings| (settings.admin, settings.admin_api.tls.is_some()))
+pub fn admin(file: &Path) -> Result<(SocketAddr, AdminApiSettings), Report> {
+    load_settings(file, &NoSecrets).map(|settings| (settings.admin, settings.admin_api))
 }
 
 /// Returns the store settings of gateway.toml, with the URL of its server. The other files are not read.
