@@ -24,6 +24,7 @@ mod listeners;
 mod models;
 mod node;
 mod overrides;
+mod pending;
 mod prices;
 mod print;
 mod print_listeners;
@@ -66,6 +67,7 @@ pub use listeners::{
     ClientCertificates, CorsRule, HttpListener, ProxyProtocol, TlsListener, is_cors_origin, read_tls_file,
 };
 pub use overrides::{PREFIX as OVERRIDE_PREFIX, SettingOverride};
+pub use pending::{PendingChange, PendingSnapshot, settings_changes, snapshot_changes};
 pub use print::effective;
 pub use reload::{Baseline, LoadedFile, ReloadOutcome, ReloadRules, Reloader};
 pub use replace::ReplaceError;
@@ -307,6 +309,14 @@ pub fn admin(file: &Path) -> Result<(SocketAddr, AdminApiSettings), Report> {
 /// Returns [`Report`] if gateway.toml is invalid.
 pub fn store(file: &Path) -> Result<StoreSettings, Report> {
     load_settings(file, &secret::OnlySecrets).map(|settings| settings.store)
+}
+
+/// Returns the settings of gateway.toml, with the secrets and certificates that they name. The other files are not read.
+///
+/// # Errors
+/// Returns [`Report`] if gateway.toml or one of the files that it names is not valid.
+pub fn load_gateway(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
+    load_settings(file, vault)
 }
 
 fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
