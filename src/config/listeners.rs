@@ -213,7 +213,8 @@ pub(super) fn read_clients(
         }
         path
     });
-    let optional = listener.get("client_certificate").filter(|_| has_optional).map(|value| {
+    // Not looked up where it is no key, so that it is reported as unknown.
+    let optional = has_optional.then(|| listener.get("client_certificate")).flatten().map(|value| {
         let names = ["required", "optional"];
         let known = |text: &str| names.contains(&text).then_some(text == "optional");
         let optional = value.parsed(|text| known(text).ok_or_else(|| one_of(text, &names)));

@@ -235,7 +235,12 @@ fn names_are_exported_only_if_they_are_given() {
     let keys = ["gateway.key", "gateway.account", "client.address"];
     let spans = spans_of(&request, &trace(&[], &[]), Conventions::V1_41);
     assert!(keys.iter().all(|key| value(&spans[0].attributes, key).is_none()));
-    request.names = Some(NameFacts { key: Some("alice"), account: Some("acme"), client: Some("192.0.2.1") });
+    request.names = Some(NameFacts {
+        key: Some("alice"),
+        account: Some("acme"),
+        client: Some("192.0.2.1"),
+        ..NameFacts::default()
+    });
     let spans = spans_of(&request, &trace(&[], &[]), Conventions::V1_41);
     assert_eq!(keys.map(|key| text_at(&spans[0].attributes, key)), ["alice", "acme", "192.0.2.1"]);
 }

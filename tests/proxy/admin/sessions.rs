@@ -289,7 +289,11 @@ async fn admin_port_without_tls_is_for_this_machine_only() {
     assert!(refuses(""));
     assert!(refuses("[admin]\ninsecure = false\n"));
     assert!(!refuses("[admin]\ninsecure = true\n"));
-    assert!(!refuses("[admin.tls]\ncert = \"x.crt\"\nkey = \"x.key\"\n"));
+    let tls = "[admin.tls]\ncert = \"x.crt\"\nkey = \"x.key\"\n";
+    assert!(!refuses(tls));
+    // Certificates of the port's clients are required or not requested: a setting of other listeners is unknown.
+    assert_eq!(check(&format!("{tls}client_ca = \"x.crt\"\n")), None);
+    assert!(check(&format!("{tls}client_ca = \"x.crt\"\nclient_certificate = \"optional\"\n")).is_some());
 }
 
 #[tokio::test]
