@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use super::Vault;
 use super::node::{ConfigTable, Value};
 use super::secret;
-use crate::provider::{BaseUrl, ClientIdentity, Scheme};
+use crate::provider::{BaseUrl, PresentedCertificate, Scheme};
 
 /// Reads the two keys of a provider. `None` if they are not set, cannot be used, which is reported, or secrets are not read.
 pub(super) fn read(
@@ -18,7 +18,7 @@ pub(super) fn read(
     base: Option<&BaseUrl>,
     folder: &Path,
     vault: &dyn Vault,
-) -> Option<ClientIdentity> {
+) -> Option<PresentedCertificate> {
     let (cert, key) = (table.get("client_cert"), table.get("client_key"));
     if cert.is_some() != key.is_some() {
         table.wrong("only one of client_cert and client_key is set", "set both of them".to_owned());
@@ -37,7 +37,7 @@ pub(super) fn read(
         key.wrong("the file has no valid private key", "give a PEM file".to_owned());
     }
     let (chain, private) = chain.zip(private)?;
-    let identity = ClientIdentity { chain, key: private };
+    let identity = PresentedCertificate { chain, key: private };
     if let Err(error) = check_pair(&identity) {
         key.wrong(format!("the key cannot be used with the certificate: {error}"), None);
         return None;
@@ -72,7 +72,7 @@ fn private_key(text: &str) -> Option<Vec<u8>> {
     PrivateKeyDer::try_from(key.secret_der()).ok().map(|key| key.secret_der().to_vec())
 }
 
-fn check_pair(identity: &ClientIdentity) -> Result<(), String> {
+fn check_pair(identity: &PresentedCertificate) -> Result<(), String> {
     let chain = identity.chain.iter().map(|der| CertificateDer::from(der.clone())).collect();
     let key = PrivateKeyDer::try_from(identity.key.clone()).map_err(str::to_owned)?;
     let certified = CertifiedKey::from_der(chain, key, &ring::default_provider());

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Certificate chain and private key, DER.
 #[derive(Clone, PartialEq, Eq)]
-pub struct ClientIdentity {
+pub struct PresentedCertificate {
     /// Certificate chain, the gateway's own certificate first.
     pub chain: Vec<Vec<u8>>,
     /// Private key.
@@ -12,8 +12,8 @@ pub struct ClientIdentity {
 }
 
 // Without the key, which must not reach a log.
-impl fmt::Debug for ClientIdentity {
+impl fmt::Debug for PresentedCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ClientIdentity({} certificates)", self.chain.len())
+        write!(f, "PresentedCertificate({} certificates)", self.chain.len())
     }
 }

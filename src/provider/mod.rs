@@ -26,7 +26,7 @@ use http::{HeaderName, HeaderValue};
 
 pub use address::{BaseUrl, BaseUrlError, Scheme};
 pub use check::Check;
-pub use client_identity::ClientIdentity;
+pub use client_identity::PresentedCertificate;
 pub use cloud::{CloudAccess, SigningScope};
 pub use doc_table::preset_table;
 pub use kind::ProviderKind;
@@ -128,7 +128,7 @@ pub struct Provider {
     /// Trusted root certificates (DER) instead of the system's; `None` for the system's.
     pub roots: Option<Vec<Vec<u8>>>,
     /// Certificate that is presented to the provider; `None` for none.
-    pub client_identity: Option<ClientIdentity>,
+    pub client_identity: Option<PresentedCertificate>,
     /// Whether chat streams request usage (`stream_options.include_usage`). Some servers reject the field.
     pub ask_usage: bool,
     /// Whether models may write reasoning between `<think>` and `</think>` before the text of the response.

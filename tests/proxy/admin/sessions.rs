@@ -240,7 +240,7 @@ async fn admin_port_requires_client_certificates_which_a_reload_renews() {
     .await;
     let (foreign, expired, new) =
         (later.identity(&["alice"]), clients.expired("alice"), later.numbered("bob", 1));
-    // Whoever has a certificate is the caller that it would be without: on this machine, one that may read.
+    // A certificate gives its holder no role: on this machine, a caller without a token may read.
     for (who, status) in [
         (Some(&alice), Some(200)),
         (None, None),
