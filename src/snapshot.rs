@@ -11,6 +11,8 @@ use crate::route::RoutingTable;
 pub struct Snapshot {
     /// Number of reloads that took effect, including the first load: 1 at the start.
     pub generation: u64,
+    /// Hash of the texts of its files of routes and keys, in hexadecimal digits, without their paths.
+    pub hash: Arc<str>,
     /// Models, targets and providers.
     pub routes: RoutingTable,
     /// Keys.
@@ -23,6 +25,12 @@ impl Snapshot {
     /// Returns the snapshot with another routing table. Keys are shared, not copied.
     #[must_use]
     pub fn with_routes(&self, routes: RoutingTable) -> Snapshot {
-        Snapshot { generation: self.generation, routes, keys: self.keys.clone(), tokens: self.tokens.clone() }
+        Snapshot {
+            generation: self.generation,
+            hash: self.hash.clone(),
+            routes,
+            keys: self.keys.clone(),
+            tokens: self.tokens.clone(),
+        }
     }
 }

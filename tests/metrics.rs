@@ -61,6 +61,8 @@ fn counted() -> Metrics {
         cache_surcharge: 1,
     };
     let series = Series::new(&metrics, "chat", "chat", "m", "p", "openai");
+    series.attempt(&metrics, 0.5, None);
+    series.attempt(&metrics, 0.5, Some("upstream_overloaded"));
     series.exchange(true);
     series.exchange(false);
     series.finish(&metrics, &done, &usage);
@@ -96,6 +98,9 @@ fn counted() -> Metrics {
     metrics.telemetry_exported.with_label_values(&["traces"]).inc();
     metrics.telemetry_dropped.with_label_values(&["logs", "queue_full"]).inc();
     metrics.thread_restarts.with_label_values(&["ledger"]).inc();
+    metrics.admin_requests.with_label_values(&["readKey", "200"]).inc();
+    metrics.keys.with_label_values(&["usable"]).set(1);
+    metrics.config_info.with_label_values(&["0123"]).set(1);
     metrics.loaded.with_label_values(&["models"]).set(1);
     metrics
 }

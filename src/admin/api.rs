@@ -266,8 +266,11 @@ impl AdminApi {
     {
         let id = request_id(request.headers());
         let is_head = request.method() == http::Method::HEAD;
-        let answered = self.answer(request, (peer, secure), &id).await;
+        let route = find(request.method().as_str(), request.uri().path()).map_or("", |(route, _)| route.id);
+        let answered = self.clone().answer(request, (peer, secure), &id).await;
         let mut response = answered.unwrap_or_else(|error| error_response(&error, &id));
+        let status = response.status();
+        self.metrics.admin_requests.with_label_values(&[route, status.as_str()]).inc();
         if is_head {
             *response.body_mut() = AnswerBody::Whole(Bytes::new());
         }

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use super::api::AdminApi;
 use super::session::random_text;
 use crate::canonical::time::rfc3339;
-use crate::config::FileHash;
 
 /// Time between two announcements.
 pub(super) const ANNOUNCE_EVERY: Duration = Duration::from_secs(10);
@@ -63,11 +62,11 @@ impl GatewayIdentity {
     }
 }
 
-/// Returns a hash of the configuration in effect: of the files of routes and keys, without their paths.
+/// Returns the hash of the configuration in effect: of the files of routes and keys.
 fn config_hash(api: &AdminApi) -> String {
-    let files = api.writer().reloader().loaded_files();
-    let hashes: Vec<String> = files.iter().map(|file| file.hash.to_hex()).collect();
-    FileHash::of(&hashes.join("\n")).to_hex()
+    let mut hash = String::new();
+    api.control().with_snapshot(&mut |snapshot, _| hash = snapshot.hash.to_string());
+    hash
 }
 
 fn stored_id(folder: &Path) -> String {

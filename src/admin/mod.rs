@@ -17,6 +17,7 @@ mod audit_check;
 mod body;
 mod caller;
 mod capacity;
+mod client_verifier;
 mod connection;
 mod console;
 mod control;
@@ -47,6 +48,7 @@ pub use api::{AdminApi, AdminApiParts};
 pub use audit::{AuditEntry, AuditLog};
 pub use audit_check::{AuditFault, AuditSummary, verify_audit};
 pub use capacity::BLOCKING_THREADS;
+pub use client_verifier::{client_verifier, parse_certificates};
 pub use control::{
     ExplainRequest, ExplainedTarget, Explanation, GatewayControl, LimitUse, PlaygroundPart,
     PlaygroundRequest, ProviderCheck,

@@ -126,6 +126,13 @@ pub(super) static ROUTES: &[AdminRoute] = &[
         )
     },
     get("/config/files", "configFiles", "Files of the configuration.", &config::FILES, config::files),
+    get(
+        "/config/pending",
+        "pendingConfig",
+        "What a reload or a restart would change, and the faults of the files. Changes nothing.",
+        &config::PENDING,
+        config::pending,
+    ),
     AdminRoute {
         method: "POST",
         body: BodyType::Object(&config::TEXTS),

@@ -1,4 +1,5 @@
-//! TLS of the admin port: a certificate and its key, which a reload reads again.
+//! TLS of the admin port: a certificate and its key, and the authorities of client certificates, which a reload reads
+//! again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::client_verifier::client_verifier;
 use crate::canonical::time::rfc3339;
 use crate::config::{self, AdminTlsSettings};
 
@@ -125,17 +127,28 @@ fn read(settings: &AdminTlsSettings) -> Result<Loaded, AdminTlsError> {
     fn wrong(path: &Path, reason: impl ToString) -> AdminTlsError {
         AdminTlsError { path: path.to_owned(), reason: reason.to_string() }
     }
-    let AdminTlsSettings { cert, key } = settings;
+    let AdminTlsSettings { cert, key, clients } = settings;
     let text = |path: &Path| config::read_tls_file(path).map_err(|reason| wrong(path, reason));
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text(cert)?).collect();
     let chain = chain.map_err(|error| wrong(cert, error))?;
     let validity = chain.first().and_then(|leaf| CertificateValidity::of(leaf));
     let validity = validity.ok_or_else(|| wrong(cert, "no valid certificate"))?;
     let private = PrivateKeyDer::from_pem_slice(&text(key)?).map_err(|error| wrong(key, error))?;
+    let verifier = clients.as_ref().map(|clients| {
+        client_verifier(clients, &mut config::read_tls_file)
+            .map_err(|reason| wrong(&clients.authorities, reason))
+    });
+    let verifier = verifier.transpose()?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private))
+        .and_then(|builder| {
+            let builder = match verifier {
+                Some(verifier) => builder.with_client_cert_verifier(verifier),
+                None => builder.with_no_client_auth(),
+            };
+            builder.with_single_cert(chain, private)
+        })
         .map_err(|error| wrong(cert, error))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Loaded { config: Arc::new(config), validity })

@@ -1,6 +1,9 @@
 //! `model-gateway health`: readiness of a running gateway.
 
+use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +12,7 @@ use clap::Args;
 use ureq::tls::TlsConfig;
 
 use super::{Conf, complain, fail};
-use crate::config;
+use crate::config::{self, AdminTlsSettings};
 
 /// Maximum size of the reason that the gateway gives, in bytes.
 const MAX_REASON: u64 = 4096;
@@ -24,8 +27,8 @@ pub(super) struct HealthArgs {
 }
 
 pub(super) fn run(options: &HealthArgs) -> ExitCode {
-    let (admin, has_tls) = match config::admin(&options.conf.conf) {
-        Ok((admin, has_tls)) => (local(admin), has_tls),
+    let (admin, api) = match config::admin(&options.conf.conf) {
+        Ok((admin, api)) => (local(admin), api),
         Err(report) => {
             for problem in &report.problems {
                 complain(problem);
@@ -33,13 +36,24 @@ pub(super) fn run(options: &HealthArgs) -> ExitCode {
             return fail("the configuration is not valid");
         }
     };
-    match readiness(admin, has_tls, Duration::from_secs(options.timeout)) {
+    let timeout = Duration::from_secs(options.timeout);
+    let answer = match (&api.tls, &api.socket) {
+        // This command has no certificate; the socket needs none.
+        (Some(AdminTlsSettings { clients: Some(_), .. }), Some(socket)) => {
+            socket_readiness(socket, timeout).map_err(|error| format!("{}: {error}", socket.display()))
+        }
+        (Some(AdminTlsSettings { clients: Some(_), .. }), None) => {
+            return fail("the admin port requires client certificates: set admin.socket, which needs none");
+        }
+        (tls, _) => readiness(admin, tls.is_some(), timeout).map_err(|error| format!("{admin}: {error}")),
+    };
+    match answer {
         Ok((200, text)) => {
             println!("{}", text.trim_end());
             ExitCode::SUCCESS
         }
         Ok((status, text)) => fail(format_args!("{admin} responds with {status}: {}", text.trim_end())),
-        Err(error) => fail(format_args!("{admin}: {error}")),
+        Err(error) => fail(error),
     }
 }
 
@@ -75,6 +89,24 @@ fn readiness(admin: SocketAddr, has_tls: bool, timeout: Duration) -> Result<(u16
         agent.get(format!("{}://{admin}/readyz", if has_tls { "https" } else { "http" })).call()?;
     let text = response.body_mut().with_config().limit(MAX_REASON).read_to_vec()?;
     Ok((response.status().as_u16(), String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// Returns the status and the text of `/readyz` on the Unix socket.
+///
+/// # Errors
+/// Returns an error if the socket does not respond in time.
+fn socket_readiness(socket: &Path, timeout: Duration) -> io::Result<(u16, String)> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(MAX_REASON).read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.ok_or_else(|| io::Error::other("the response is malformed"))?;
+    Ok((status, text.to_owned()))
 }
 
 #[cfg(test)]

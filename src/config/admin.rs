@@ -9,6 +9,7 @@ use super::StoreSettings;
 use super::Vault;
 use super::admin_oidc::{self, OidcSettings};
 use super::folder;
+use super::listeners::{self, ClientCertificates};
 use super::node::{ConfigTable, TomlDocument};
 use super::replace::{ReplaceError, replace_file};
 use super::report::Report;
@@ -45,6 +46,16 @@ pub struct AdminTlsSettings {
     pub cert: PathBuf,
     /// Private key, PEM.
     pub key: PathBuf,
+    /// Client certificates, without which no connection is accepted. `None` if they are not requested.
+    pub clients: Option<ClientCertificates>,
+}
+
+impl AdminTlsSettings {
+    /// Returns the files that a reload reads again.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let clients = self.clients.iter().flat_map(ClientCertificates::files);
+        [&self.cert, &self.key].into_iter().chain(clients).cloned().collect()
+    }
 }
 
 /// Content of admin.toml: who may use the admin API.
@@ -106,8 +117,9 @@ pub(super) fn read(
 }
 
 fn read_tls(table: &ConfigTable<'_>, base: &Path, vault: &dyn Vault) -> Option<AdminTlsSettings> {
-    let (cert, key) = super::listeners::read_identity(table, base, vault);
-    Some(AdminTlsSettings { cert: cert?, key: key? })
+    let (cert, key) = listeners::read_identity(table, base, vault);
+    let clients = listeners::read_clients(table, false, base, vault)?;
+    Some(AdminTlsSettings { cert: cert?, key: key?, clients })
 }
 
 /// Refuses an admin port that other machines reach without TLS: tokens and sessions would be readable on the way.

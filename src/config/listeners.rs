@@ -68,10 +68,8 @@ pub struct TlsListener {
 impl TlsListener {
     /// Returns the files that a reload reads again.
     pub fn files(&self) -> Vec<PathBuf> {
-        let clients = self.clients.iter();
-        let of_clients =
-            clients.flat_map(|clients| std::iter::once(&clients.authorities).chain(&clients.revoked));
-        [&self.cert, &self.key].into_iter().chain(of_clients).cloned().collect()
+        let clients = self.clients.iter().flat_map(ClientCertificates::files);
+        [&self.cert, &self.key].into_iter().chain(clients).cloned().collect()
     }
 }
 
@@ -84,6 +82,13 @@ pub struct ClientCertificates {
     pub revoked: Option<PathBuf>,
     /// Whether a client may connect without a certificate.
     pub optional: bool,
+}
+
+impl ClientCertificates {
+    /// Returns the files.
+    pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.authorities).chain(&self.revoked)
+    }
 }
 
 /// Rule for requests of web pages of other origins (CORS).
@@ -180,10 +185,22 @@ fn read_tls(
 ) -> Option<TlsListener> {
     let listen = read_listen(listener, "listen = \"0.0.0.0:8443\"");
     let proxy_protocol = read_proxy_protocol(listener, has_proxies);
+    let (cert, key) = read_identity(listener, folder, vault);
+    let clients = read_clients(listener, true, folder, vault)?;
+    Some(TlsListener { listen: listen?, cert: cert?, key: key?, proxy_protocol, clients })
+}
+
+/// Reads what a listener says about client certificates. `has_optional` is whether they can be optional. The outer `None`
+/// is a file that cannot be used.
+pub(super) fn read_clients(
+    listener: &ConfigTable<'_>,
+    has_optional: bool,
+    folder: &Path,
+    vault: &dyn Vault,
+) -> Option<Option<ClientCertificates>> {
     let file = |value: &Value<'_>, item: &str, has_item: fn(&[u8]) -> bool| {
         read_pem(value, item, has_item, folder, vault)
     };
-    let (cert, key) = read_identity(listener, folder, vault);
     let authorities = listener
         .get("client_ca")
         .map(|value| file(&value, "certificate", |text| CertificateDer::from_pem_slice(text).is_ok()));
@@ -196,7 +213,8 @@ fn read_tls(
         }
         path
     });
-    let optional = listener.get("client_certificate").map(|value| {
+    // Not looked up where it is no key, so that it is reported as unknown.
+    let optional = has_optional.then(|| listener.get("client_certificate")).flatten().map(|value| {
         let names = ["required", "optional"];
         let known = |text: &str| names.contains(&text).then_some(text == "optional");
         let optional = value.parsed(|text| known(text).ok_or_else(|| one_of(text, &names)));
@@ -206,7 +224,7 @@ fn read_tls(
         }
         optional
     });
-    let clients = match authorities {
+    Some(match authorities {
         None => None,
         Some(authorities) => Some(ClientCertificates {
             authorities: authorities?,
@@ -216,8 +234,7 @@ fn read_tls(
             },
             optional: optional.flatten().unwrap_or(false),
         }),
-    };
-    Some(TlsListener { listen: listen?, cert: cert?, key: key?, proxy_protocol, clients })
+    })
 }
 
 /// Reads the paths of a certificate and its key. `None` for one that is missing.

@@ -10,6 +10,7 @@ mod admin;
 mod admin_oidc;
 mod aws;
 mod azure;
+mod client_identity;
 mod cloud;
 mod entries;
 mod fleet;
@@ -23,6 +24,7 @@ mod listeners;
 mod models;
 mod node;
 mod overrides;
+mod pending;
 mod prices;
 mod print;
 mod print_listeners;
@@ -65,6 +67,7 @@ pub use listeners::{
     ClientCertificates, CorsRule, HttpListener, ProxyProtocol, TlsListener, is_cors_origin, read_tls_file,
 };
 pub use overrides::{PREFIX as OVERRIDE_PREFIX, SettingOverride};
+pub use pending::{PendingChange, PendingSnapshot, settings_changes, snapshot_changes};
 pub use print::effective;
 pub use reload::{Baseline, LoadedFile, ReloadOutcome, ReloadRules, Reloader};
 pub use replace::ReplaceError;
@@ -291,12 +294,13 @@ pub fn admin_state_path(file: &Path) -> Result<PathBuf, Report> {
     load_settings(file, &NoSecrets).map(|settings| settings.admin_api.state)
 }
 
-/// Returns the address of the admin port that gateway.toml gives, and whether it has TLS. The other files are not read.
+/// Returns the address of the admin port and the settings of the admin API that gateway.toml gives. The other files are not
+/// read.
 ///
 /// # Errors
 /// Returns [`Report`] if gateway.toml is invalid.
-pub fn admin(file: &Path) -> Result<(SocketAddr, bool), Report> {
-    load_settings(file, &NoSecrets).map(|settings| (settings.admin, settings.admin_api.tls.is_some()))
+pub fn admin(file: &Path) -> Result<(SocketAddr, AdminApiSettings), Report> {
+    load_settings(file, &NoSecrets).map(|settings| (settings.admin, settings.admin_api))
 }
 
 /// Returns the store settings of gateway.toml, with the URL of its server. The other files are not read.
@@ -305,6 +309,14 @@ pub fn admin(file: &Path) -> Result<(SocketAddr, bool), Report> {
 /// Returns [`Report`] if gateway.toml is invalid.
 pub fn store(file: &Path) -> Result<StoreSettings, Report> {
     load_settings(file, &secret::OnlySecrets).map(|settings| settings.store)
+}
+
+/// Returns the settings of gateway.toml, with the secrets and certificates that they name. The other files are not read.
+///
+/// # Errors
+/// Returns [`Report`] if gateway.toml or one of the files that it names is not valid.
+pub fn load_gateway(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
+    load_settings(file, vault)
 }
 
 fn load_settings(file: &Path, vault: &dyn Vault) -> Result<Settings, Report> {
@@ -357,7 +369,7 @@ fn snapshot_of(
     let baseline = Baseline::of(files.map(|file| (file.kind, file.as_text())));
     let table = routes.and_then(|files| routes::read_files(&texts_of(&files), vault, beside));
     let keys = keys.and_then(|files| keys::read_files(&texts_of(&files), vault));
-    both(table, keys).map(|snapshot| (snapshot, baseline))
+    both(table, keys).map(|snapshot| (Snapshot { hash: baseline.hash().into(), ..snapshot }, baseline))
 }
 
 fn texts_of(files: &[SourceFile]) -> Vec<SourceText<'_>> {
@@ -367,7 +379,7 @@ fn texts_of(files: &[SourceFile]) -> Vec<SourceText<'_>> {
 fn both(routes: Result<Routed, Report>, keys: Result<Keys, Report>) -> Result<Snapshot, Report> {
     match (routes, keys) {
         (Ok(Routed { routes, tokens }), Ok(keys)) => {
-            Ok(Snapshot { generation: 0, routes, keys, tokens: tokens.map(Arc::new) })
+            Ok(Snapshot { routes, keys, tokens: tokens.map(Arc::new), ..Snapshot::default() })
         }
         (routes, keys) => {
             let mut report = routes.err().unwrap_or_default();

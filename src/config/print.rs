@@ -3,13 +3,16 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use sha2::{Digest as _, Sha256};
+
 use super::overrides::mark_origins;
 use super::print_listeners::{write_listeners, write_proxies};
 use super::print_telemetry;
 use super::routing::ALSO;
 use super::{
-    AccessLogSettings, AdminApiSettings, ConfigSources, FleetSettings, LedgerSettings, Limits, Loaded,
-    LogFormat, LogSettings, OnOutageSetting, ReloadRules, RetentionSettings, Settings, StoreSettings,
+    AccessLogSettings, AdminApiSettings, ClientCertificates, ConfigSources, FleetSettings, LedgerSettings,
+    Limits, Loaded, LogFormat, LogSettings, OnOutageSetting, ReloadRules, RetentionSettings, Settings,
+    StoreSettings,
 };
 use crate::account::price::{Rates, TokenKind, UnitPrice};
 use crate::account::{Amount, Keys, Price};
@@ -141,7 +144,14 @@ fn write_admin(out: &mut String, admin: &AdminApiSettings) -> std::fmt::Result {
     let Some(tls) = tls else { return Ok(()) };
     writeln!(out, "\n[admin.tls]")?;
     writeln!(out, "cert = {}", text(&tls.cert.display().to_string()))?;
-    writeln!(out, "key  = {}", text(&tls.key.display().to_string()))
+    writeln!(out, "key  = {}", text(&tls.key.display().to_string()))?;
+    if let Some(ClientCertificates { authorities, revoked, .. }) = &tls.clients {
+        writeln!(out, "client_ca = {}", text(&authorities.display().to_string()))?;
+        if let Some(revoked) = revoked {
+            writeln!(out, "client_crl = {}", text(&revoked.display().to_string()))?;
+        }
+    }
+    Ok(())
 }
 
 fn write_limits(out: &mut String, limits: &Limits) -> std::fmt::Result {
@@ -273,6 +283,11 @@ fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
         }
         if provider.roots.is_some() {
             writeln!(out, "# ca: certificates of its own")?;
+        }
+        if let Some(leaf) = provider.client_identity.as_ref().and_then(|identity| identity.chain.first()) {
+            let hash = Sha256::digest(leaf);
+            let digits = hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            writeln!(out, "# client_cert: sha256:{digits}")?;
         }
         for (name, _) in &provider.headers {
             writeln!(out, "# header {name}: ***")?;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::node::ConfigTable;
+use super::pending::{PendingSnapshot, changed_files};
 use super::sources::{CandidateFile, FileHash, SnapshotSources, SourceKind, SourceText};
 use super::stable_read::{FileEnding, StableReader};
 use super::{Report, Vault, read_snapshot};
@@ -62,6 +63,17 @@ impl Baseline {
             hash: FileHash::of(file.text),
         };
         Baseline(files.map(file).collect())
+    }
+
+    /// Returns a hash of all texts, in hexadecimal digits.
+    pub(super) fn hash(&self) -> String {
+        let hashes: Vec<String> = self.0.iter().map(|file| file.hash.to_hex()).collect();
+        FileHash::of(&hashes.join("\n")).to_hex()
+    }
+
+    /// Returns the files with the hashes of their texts.
+    pub(super) fn hashes(&self) -> Vec<(PathBuf, FileHash)> {
+        self.0.iter().map(|file| (file.path.clone(), file.hash)).collect()
     }
 
     fn file(&self, path: &Path) -> Option<&FileBaseline> {
@@ -154,6 +166,16 @@ impl Reloader {
                 current.outcome.clone()
             }
         }
+    }
+
+    /// Reads the files as a reload does, and installs nothing. Blocks like [`reload`](Self::reload).
+    ///
+    /// # Errors
+    /// Returns [`Report`] with the faults for which a reload would be refused.
+    pub fn pending(&self) -> Result<PendingSnapshot, Report> {
+        let (snapshot, baseline) = self.exclusive().read(StableReader::default())?;
+        let files = changed_files(&self.current.lock().baseline, &baseline);
+        Ok(PendingSnapshot { snapshot, files })
     }
 
     /// Returns the only right to read or change the configuration, until it is dropped.

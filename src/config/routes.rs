@@ -11,7 +11,7 @@ use super::node::{ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
 use super::secret::{self, Vault};
 use super::sources::SourceText;
-use super::{Secret, aws, cloud, folder, guardrail, models, prices, routing, tokens};
+use super::{Secret, aws, client_identity, cloud, folder, guardrail, models, prices, routing, tokens};
 use crate::account::Tokens;
 use crate::provider::{BaseUrl, Check, HttpVersion, Preset, Provider, ProviderKind, Setup, Timeouts};
 use crate::route::{Policy, RetryRules, RoutingRules, RoutingTable as Routes, alias};
@@ -250,6 +250,7 @@ fn read_provider(
     });
     let check = table.table("check", read_check);
     let roots = table.get("ca").and_then(|value| read_roots(&value, folder, vault));
+    let identity = client_identity::read(table, base.as_ref(), folder, vault);
     let headers = table.table("headers", read_headers).unwrap_or_default();
     let ask_usage = table.boolean("ask_usage");
     let forward_client = table.boolean("forward_client");
@@ -284,6 +285,7 @@ fn read_provider(
     provider.timeouts = timeouts.unwrap_or_default();
     provider.check = check;
     provider.roots = roots;
+    provider.client_identity = identity;
     provider.headers = headers;
     cloud.apply(&mut provider);
     provider.ask_usage = ask_usage.unwrap_or_else(|| provider.takes_stream_options());

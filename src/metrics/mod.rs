@@ -35,6 +35,8 @@ pub struct Metrics {
     pub first_token: HistogramVec,
     /// Time per output token after the first.
     pub per_token: HistogramVec,
+    /// See [`table::ATTEMPT_DURATION`].
+    pub attempt_duration: HistogramVec,
     /// Tokens per request.
     pub token_usage: HistogramVec,
     /// Tokens by kind.
@@ -121,12 +123,18 @@ pub struct Metrics {
     pub reloads: IntCounterVec,
     /// [`table::ADMIN_LOGINS`]
     pub admin_logins: IntCounterVec,
+    /// See [`table::ADMIN_REQUESTS`].
+    pub admin_requests: IntCounterVec,
     /// Time when the last reload took effect.
     pub reload_time: IntGauge,
     /// Configuration generation in effect.
     pub generation: IntGauge,
     /// Number of loaded models, providers and keys.
     pub loaded: IntGaugeVec,
+    /// See [`table::KEYS`].
+    pub keys: IntGaugeVec,
+    /// See [`table::CONFIG_INFO`].
+    pub config_info: IntGaugeVec,
     /// Store operations.
     pub store_operations: IntCounterVec,
     /// Bytes of stored responses.
@@ -165,6 +173,7 @@ impl Metrics {
             duration: make.histograms(&table::DURATION)?,
             first_token: make.histograms(&table::FIRST_TOKEN)?,
             per_token: make.histograms(&table::PER_TOKEN)?,
+            attempt_duration: make.histograms(&table::ATTEMPT_DURATION)?,
             token_usage: make.histograms(&table::TOKEN_USAGE)?,
             tokens: make.counters(&table::TOKENS)?,
             cost: make.counters(&table::COST)?,
@@ -208,9 +217,12 @@ impl Metrics {
             upstream_errors: make.counters(&table::UPSTREAM_ERRORS)?,
             reloads: make.counters(&table::RELOADS)?,
             admin_logins: make.counters(&table::ADMIN_LOGINS)?,
+            admin_requests: make.counters(&table::ADMIN_REQUESTS)?,
             reload_time: make.gauge(&table::RELOAD_TIME)?,
             generation: make.gauge(&table::GENERATION)?,
             loaded: make.gauges(&table::LOADED)?,
+            keys: make.gauges(&table::KEYS)?,
+            config_info: make.gauges(&table::CONFIG_INFO)?,
             store_operations: make.counters(&table::STORE_OPERATIONS)?,
             store_bytes: make.gauge(&table::STORE_BYTES)?,
             log_dropped: make.counter(&table::LOG_DROPPED)?,

@@ -17,6 +17,8 @@ pub struct Series {
     duration: Histogram,
     first_token: OnceLock<Histogram>,
     per_token: OnceLock<Histogram>,
+    /// Attempts without an error.
+    attempts: OnceLock<Histogram>,
     tokens: OnceLock<Tokens>,
     cost: OnceLock<IntCounter>,
     cache_saved: OnceLock<IntCounter>,
@@ -83,6 +85,7 @@ impl Series {
             duration: metrics.duration.with_label_values(&[operation, provider_kind, model]),
             first_token: OnceLock::new(),
             per_token: OnceLock::new(),
+            attempts: OnceLock::new(),
             tokens: OnceLock::new(),
             cost: OnceLock::new(),
             cache_saved: OnceLock::new(),
@@ -104,6 +107,18 @@ impl Series {
     /// Counts an upstream exchange by whether its connection was reused.
     pub fn exchange(&self, reused: bool) {
         if reused { &self.reused } else { &self.connected }.inc();
+    }
+
+    /// Counts an attempt that has ended. `error` is the kind of its error; `None` if it succeeded.
+    pub fn attempt(&self, metrics: &Metrics, seconds: f64, error: Option<&'static str>) {
+        let with = |error| {
+            let [operation, provider_kind, model] = self.gen_ai();
+            metrics.attempt_duration.with_label_values(&[operation, provider_kind, model, error])
+        };
+        match error {
+            None => self.attempts.get_or_init(|| with("")).observe(seconds),
+            Some(error) => with(error).observe(seconds),
+        }
     }
 
     /// Counts a finished request.

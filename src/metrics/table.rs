@@ -75,6 +75,10 @@ table! {
     /// Time per output token.
     PER_TOKEN = "gen_ai_server_time_per_output_token_seconds" MetricType::Histogram(PER_TOKEN_BUCKETS), GEN_AI,
         "Time per output token after the first of a stream, in seconds.";
+    /// Duration of an attempt.
+    ATTEMPT_DURATION = "gen_ai_client_operation_duration_seconds" MetricType::Histogram(DURATION_BUCKETS),
+        &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "error_type"],
+        "Attempt at a provider, from its start to the end of its response, in seconds; counted while metrics are exported.";
     /// Tokens per request.
     TOKEN_USAGE = "gen_ai_client_token_usage" MetricType::Histogram(TOKEN_BUCKETS),
         &["gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_type"],
@@ -220,6 +224,12 @@ table! {
     /// Loaded configuration entries.
     LOADED = "gateway_config_entries" MetricType::Gauge, &["kind"],
         "Loaded configuration entries, by kind (models, providers, keys).";
+    /// Keys by state.
+    KEYS = "gateway_keys" MetricType::Gauge, &["state"],
+        "Loaded keys, by state (usable, disabled, expired).";
+    /// Hash of the configuration in effect.
+    CONFIG_INFO = "gateway_config_info" MetricType::Gauge, &["hash"],
+        "Always 1; the hash is that of the files of routes and keys in effect.";
     /// Store operations.
     STORE_OPERATIONS = "gateway_store_operations_total" MetricType::Counter, &["operation", "result"],
         "Store operations, by operation (keep, find, remove, remember, recall, owner, claim, submit_task, \
@@ -246,6 +256,9 @@ table! {
     /// Attempts to sign in to the admin API.
     ADMIN_LOGINS = "gateway_admin_logins_total" MetricType::Counter, &["method", "result"],
         "Attempts to sign in to the admin API, by method (token, oidc) and result (accepted, refused, limited).";
+    /// Requests of the admin API.
+    ADMIN_REQUESTS = "gateway_admin_requests_total" MetricType::Counter, &["route", "status"],
+        "Requests of the admin API, by the name of the operation and HTTP status; the name is empty if there is none.";
     /// Build information.
     BUILD_INFO = "gateway_build_info" MetricType::Gauge, &["version"],
         "Always 1; version is the version of the gateway.";

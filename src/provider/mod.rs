@@ -7,6 +7,7 @@
 mod address;
 mod bedrock;
 mod check;
+mod client_identity;
 mod cloud;
 mod dialect;
 mod doc_table;
@@ -25,6 +26,7 @@ use http::{HeaderName, HeaderValue};
 
 pub use address::{BaseUrl, BaseUrlError, Scheme};
 pub use check::Check;
+pub use client_identity::PresentedCertificate;
 pub use cloud::{CloudAccess, SigningScope};
 pub use doc_table::preset_table;
 pub use kind::ProviderKind;
@@ -125,6 +127,8 @@ pub struct Provider {
     pub check: Option<Check>,
     /// Trusted root certificates (DER) instead of the system's; `None` for the system's.
     pub roots: Option<Vec<Vec<u8>>>,
+    /// Certificate that is presented to the provider; `None` for none.
+    pub client_identity: Option<PresentedCertificate>,
     /// Whether chat streams request usage (`stream_options.include_usage`). Some servers reject the field.
     pub ask_usage: bool,
     /// Whether models may write reasoning between `<think>` and `</think>` before the text of the response.
@@ -194,6 +198,7 @@ impl Provider {
             timeouts: Timeouts::default(),
             check: None,
             roots: None,
+            client_identity: None,
             think_tags: false,
             prefill: None,
             ask_usage: true,

@@ -73,6 +73,8 @@ pub struct NameFacts<'a> {
     pub account: Option<&'a str>,
     /// Client address.
     pub client: Option<&'a str>,
+    /// Session or conversation, as a header of the client names it.
+    pub conversation: Option<&'a str>,
 }
 
 /// Trace of a request.
@@ -123,6 +125,8 @@ pub struct AttemptFacts<'a> {
     pub error: Option<&'a str>,
     /// Id of the request at the provider.
     pub upstream_id: Option<&'a str>,
+    /// Model name in the response. `None` if it has none.
+    pub response_model: Option<&'a str>,
     /// Time to the response head, in nanoseconds.
     pub head: Option<u64>,
     /// Time to the first content, in nanoseconds.

@@ -195,6 +195,12 @@ impl Telemetry {
         self.logs.is_some()
     }
 
+    /// Returns whether metrics are exported.
+    pub fn has_metrics(&self) -> bool {
+        let [_, _, metrics] = &self.transports;
+        metrics.is_some()
+    }
+
     /// Returns the exporting thread.
     pub fn thread(&self) -> &Arc<Supervised> {
         &self.thread

@@ -142,8 +142,11 @@ fn labels(message: &mut ProtobufWriter<'_>, field: u32, point: &Metric) {
     }
 }
 
-/// Returns the attribute of a label: those of the GenAI conventions have dots.
+/// Returns the attribute of a label: those of the conventions have dots.
 fn attribute_name(label: &str) -> Cow<'_, str> {
+    if label == "error_type" {
+        return Cow::Borrowed("error.type");
+    }
     match label.strip_prefix("gen_ai_") {
         Some(rest) => Cow::Owned(format!("gen_ai.{}", rest.replace('_', "."))),
         None => Cow::Borrowed(label),
@@ -165,6 +168,7 @@ impl OtlpName {
         let unit = units.iter().find_map(|(suffix, unit)| Some((stem.strip_suffix(suffix)?, *unit)));
         let (stem, unit) = unit.unwrap_or((stem, ""));
         let name = match stem {
+            "gen_ai_client_operation_duration" => "gen_ai.client.operation.duration".to_owned(),
             "gen_ai_server_request_duration" => "gen_ai.server.request.duration".to_owned(),
             "gen_ai_server_time_to_first_token" => "gen_ai.server.time_to_first_token".to_owned(),
             "gen_ai_server_time_per_output_token" => "gen_ai.server.time_per_output_token".to_owned(),
@@ -218,6 +222,9 @@ mod tests {
         for seconds in [0.015, 0.015, 3.0, 500.0] {
             metrics.duration.with_label_values(&["chat", "openai", "m"]).observe(seconds);
         }
+        for error in ["", "upstream_overloaded"] {
+            metrics.attempt_duration.with_label_values(&["chat", "openai", "m", error]).observe(0.5);
+        }
         for (kind, tokens) in [("input", 100.0), ("output", 7.0)] {
             metrics.token_usage.with_label_values(&["chat", "openai", "m", kind]).observe(tokens);
         }
@@ -230,6 +237,10 @@ mod tests {
         assert_eq!(sum.data_points[0].attributes.len(), 4);
         let Some(Data::Gauge(gauge)) = named("gateway.connections").data else { panic!() };
         assert_eq!(gauge.data_points[0].value, Some(number_data_point::Value::AsDouble(-3.0)));
+        let attempts = named("gen_ai.client.operation.duration");
+        let Some(Data::Histogram(attempts)) = attempts.data else { panic!() };
+        let keys = |index: usize| attempts.data_points[index].attributes.iter().map(|pair| pair.key.as_str());
+        assert!(keys(0).all(|key| key != "error.type") && keys(1).any(|key| key == "error.type"));
         let duration = named("gen_ai.server.request.duration");
         assert_eq!(duration.unit, "s");
         let Some(Data::Histogram(histogram)) = duration.data else { panic!() };

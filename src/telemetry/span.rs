@@ -158,6 +158,8 @@ fn encode_attempt(
     to.text("gen_ai.operation.name", operation);
     to.text("gen_ai.provider.name", attempt.provider_kind);
     to.text("gen_ai.request.model", attempt.model);
+    to.optional_text("gen_ai.response.model", attempt.response_model);
+    to.optional_text("gen_ai.conversation.id", request.names.and_then(|names| names.conversation));
     to.text("server.address", attempt.address);
     to.integer("server.port", attempt.port.into());
     to.optional_integer("http.response.status_code", attempt.status.map(u64::from));

@@ -73,6 +73,7 @@ fn attempt(number: u64) -> AttemptFacts<'static> {
         status: Some(200),
         error: None,
         upstream_id: Some("req_at_provider"),
+        response_model: Some("claude-5-20260901"),
         head: Some(80_000_000),
         first_content: Some(150_000_000),
         is_reused: Some(true),
@@ -184,6 +185,7 @@ fn spans_of_a_request_and_its_attempts_follow_the_conventions() {
         ("gen_ai.provider.name", "anthropic"),
         ("gen_ai.request.model", "claude-5"),
         ("gen_ai.response.id", "msg_1"),
+        ("gen_ai.response.model", "claude-5-20260901"),
         ("server.address", "api.anthropic.com"),
     ] {
         assert_eq!(text_at(&last.attributes, key), text, "{key}");
@@ -193,6 +195,11 @@ fn spans_of_a_request_and_its_attempts_follow_the_conventions() {
     };
     assert_eq!(reasons.values, [AnyValue { value: Some(Value::StringValue("end_turn".to_owned())) }]);
     assert_eq!(value(&last.attributes, "gen_ai.usage.reasoning.output_tokens"), None, "not in v1.41.0");
+    assert_eq!(value(&last.attributes, "gen_ai.conversation.id"), None, "a name of the client's");
+    let names = Some(NameFacts { conversation: Some("session-7"), ..NameFacts::default() });
+    let named =
+        spans_of(&RequestFacts { names, ..request() }, &trace(&attempts, &events), Conventions::V1_41);
+    assert_eq!(text_at(&named[2].attributes, "gen_ai.conversation.id"), "session-7");
 
     let newer = spans_of(&request(), &trace(&attempts, &events), Conventions::GenAi0_1);
     assert_eq!(integer_at(&newer[2].attributes, "gen_ai.usage.cache_write.input_tokens"), 15);
@@ -228,7 +235,12 @@ fn names_are_exported_only_if_they_are_given() {
     let keys = ["gateway.key", "gateway.account", "client.address"];
     let spans = spans_of(&request, &trace(&[], &[]), Conventions::V1_41);
     assert!(keys.iter().all(|key| value(&spans[0].attributes, key).is_none()));
-    request.names = Some(NameFacts { key: Some("alice"), account: Some("acme"), client: Some("192.0.2.1") });
+    request.names = Some(NameFacts {
+        key: Some("alice"),
+        account: Some("acme"),
+        client: Some("192.0.2.1"),
+        ..NameFacts::default()
+    });
     let spans = spans_of(&request, &trace(&[], &[]), Conventions::V1_41);
     assert_eq!(keys.map(|key| text_at(&spans[0].attributes, key)), ["alice", "acme", "192.0.2.1"]);
 }

@@ -71,7 +71,7 @@ pub(super) fn read<'f>(
     }
     // The deferred frame is older than this one: merge its usage first, because this one may report fewer figures.
     settle(api, unread, meter);
-    meter.observe(&sight);
+    meter.observe(data, &sight);
     if changes.drop_usage && sight.usage_only {
         return Ok(FrameEdit::Drop);
     }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::count::{CountedRequest, Counter};
 use super::verbatim::Arrival;
 use crate::canonical::{Delta, Event, Finish, Usage};
-use crate::json::{JsonText, Utf8Error};
+use crate::json::{Cursor, JsonText, Utf8Error};
 use crate::tokens::TokenizerFamily;
 use crate::wire::Format;
 use crate::wire::watch::{FrameFacts, StreamEnd};
@@ -21,7 +21,10 @@ const MAX_REASON: usize = 40;
 /// Input tokens that any request may have, whatever its size in bytes: see [`UsageBound`](crate::account::usage_bound).
 const FEW: u64 = 1 << 20;
 
-/// Usage meter of one response. Allocates nothing after it is made.
+/// Maximum length of the recorded model name, in bytes: the longest are resource names of cloud platforms.
+const MAX_MODEL: usize = 200;
+
+/// Usage meter of one response. Allocates nothing after it is made, except for the model name of a traced response.
 #[derive(Clone, Debug)]
 pub struct Meter {
     usage: Usage,
@@ -38,6 +41,18 @@ pub struct Meter {
     counted: bool,
     /// Responses before the one in progress, if input of the client made the provider begin others.
     steered: Option<Box<SteeredResponses>>,
+    model: RecordedModel,
+}
+
+/// Model name in a response.
+#[derive(Clone, Debug)]
+enum RecordedModel {
+    /// It is not recorded.
+    Off,
+    /// No frame had one yet.
+    Missing,
+    /// The first one.
+    Found(Box<str>),
 }
 
 /// Responses that were steered: the usage of the last one is added to theirs.
@@ -64,7 +79,13 @@ impl Meter {
             counter: Counter::new(format, arrival),
             counted: false,
             steered: None,
+            model: RecordedModel::Off,
         }
+    }
+
+    /// Makes the meter record the model name that the response has.
+    pub fn record_model(&mut self) {
+        self.model = RecordedModel::Missing;
     }
 
     /// Sets the tokenizer family and the expected number of input tokens, as a fallback if the provider reports no
@@ -155,9 +176,14 @@ impl Meter {
         self.counted
     }
 
-    /// Records a frame or a whole response.
-    pub fn observe(&mut self, sight: &FrameFacts<'_>) {
+    /// Records a frame or a whole response. `text` is what the facts were read from.
+    pub fn observe(&mut self, text: &str, sight: &FrameFacts<'_>) {
         self.frames += 1;
+        if matches!(self.model, RecordedModel::Missing)
+            && let Some(at) = &sight.model_at
+        {
+            self.observe_model(text.get(at.clone()).unwrap_or_default());
+        }
         self.content_frames += u64::from(sight.content);
         if let Some(usage) = &sight.usage {
             self.observe_usage(usage);
@@ -183,6 +209,14 @@ impl Meter {
         }
     }
 
+    /// Records the model name, which is a JSON string.
+    #[cold]
+    fn observe_model(&mut self, name: &str) {
+        if let Ok(name) = Cursor::new(name).string() {
+            self.model = RecordedModel::Found(start_of(&name.decode(), MAX_MODEL).into());
+        }
+    }
+
     /// Begins the successor of a steered response. Its usage is added to that of the responses before.
     #[cold]
     fn begin_successor(&mut self) {
@@ -205,7 +239,12 @@ impl Meter {
     /// Records an event of a translated response.
     pub fn observe_event(&mut self, event: &Event<'_>) {
         match event {
-            Event::Start(start) => note(&mut self.id, start.id.escaped()),
+            Event::Start(start) => {
+                note(&mut self.id, start.id.escaped());
+                if matches!(self.model, RecordedModel::Missing) && !start.model.escaped().is_empty() {
+                    self.model = RecordedModel::Found(start_of(&start.model.decode(), MAX_MODEL).into());
+                }
+            }
             Event::Delta { delta, .. } => {
                 // These deltas add no output tokens, so a frame with them alone must not count as one token.
                 let content = !matches!(delta, Delta::Signature(_) | Delta::Citation(_) | Delta::Logprobs(_));
@@ -263,6 +302,14 @@ impl Meter {
         std::str::from_utf8(&self.finish).unwrap_or_default()
     }
 
+    /// Returns the model name that the response has. `None` if it has none, or it is not recorded.
+    pub fn model(&self) -> Option<&str> {
+        match &self.model {
+            RecordedModel::Found(name) if !name.is_empty() => Some(name),
+            _ => None,
+        }
+    }
+
     /// Returns the number of frames.
     pub fn frames(&self) -> u64 {
         self.frames
@@ -304,9 +351,14 @@ fn finish_word(finish: Finish<'_>) -> &'static str {
 }
 
 fn note<const N: usize>(slot: &mut SmallVec<[u8; N]>, text: &str) {
+    slot.extend_from_slice(start_of(text, N).as_bytes());
+}
+
+/// Returns the beginning of a text, at most this number of bytes.
+fn start_of(text: &str, max: usize) -> &str {
     // Cut at a character boundary: the bytes are read back as UTF-8, which would otherwise yield nothing.
-    let end = (0..=text.len().min(N)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
-    slot.extend_from_slice(text.as_bytes().get(..end).unwrap_or_default());
+    let end = (0..=text.len().min(max)).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    text.get(..end).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -92,6 +92,11 @@ impl Exchange {
         }
     }
 
+    /// Makes the meter record the model name that the response has.
+    pub fn record_model(&mut self) {
+        self.meter_mut().record_model();
+    }
+
     /// Stores the request, as a fallback for counting its input tokens if the provider reports none.
     pub fn set_request(&mut self, asked: CountedRequest) {
         self.meter_mut().set_request(asked);

@@ -396,7 +396,7 @@ impl Verbatim {
         if sight.end == StreamEnd::Failed {
             return Err(StreamError::FirstFrame(text.as_bytes().clone()));
         }
-        self.meter.observe(&sight);
+        self.meter.observe(&text, &sight);
         let counted = self.meter.count_missing(self.generates()).filter(|_| self.api == Api::Chat);
         let model_at = sight.model_at;
         let named = match (&self.changes.model, model_at) {

@@ -142,6 +142,7 @@ async fn console_configuration_is_broken_and_mended() {
     let good = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, good.replace("context_window = 200000", "context_window = \"large\"")).unwrap();
     browser.sees("changed on disk since it was loaded").await;
+    browser.sees("A reload would be refused.").await;
     browser.click("Reload").await;
     browser.sees("Refused: 1 fault.").await;
     browser.sees("context_window").await;
@@ -150,9 +151,11 @@ async fn console_configuration_is_broken_and_mended() {
     assert_eq!(world.chat(CI, "gpt-4o", "Hello").await.status(), 200);
     browser.open(&world.page("overview")).await;
     browser.sees("The last reload was refused: 1 fault.").await;
-    std::fs::write(&path, format!("# mended\n{good}")).unwrap();
+    std::fs::write(&path, good.replace("context_window = 200000", "context_window = 100000")).unwrap();
     browser.open(&world.page("config")).await;
     browser.sees("changed on disk since it was loaded").await;
+    browser.sees("to take.").await;
+    browser.sees("context_window").await;
     browser.click("Reload").await;
     browser.sees("Configuration 2 is in effect").await;
     // A text is checked before it is written anywhere.

@@ -64,6 +64,7 @@ mod owned;
 mod parity;
 mod pictures;
 mod prompt_cache;
+mod provider_certificates;
 mod quotas;
 mod refusals;
 mod reload;

@@ -164,7 +164,8 @@ async fn logs_and_metrics_are_exported_if_they_are_on() {
     let lines = collector.lines()
         + "traces = false\nlogs = true\nmetrics = true\ninterval = \"1s\"\ncompression = \"none\"\n\
            service_name = \"edge\"\nheaders = { x-team = \"two\" }\n";
-    let gateway = gateway(&upstream, &lines).await;
+    let failing = Upstream::answering(reply::json(503, provider_error(Form::Chat, 503, "busy"))).await;
+    let gateway = two_targets(&failing, &upstream, &lines).await;
     assert_eq!(gateway.ask(chat(&[])).await.status(), 200);
     until(|| !collector.logs().is_empty()).await;
     let record = collector.logs().remove(0);
@@ -187,6 +188,12 @@ async fn logs_and_metrics_are_exported_if_they_are_on() {
     assert_eq!(attribute(&point.attributes, "gen_ai.operation.name").as_deref(), Some("chat"));
     assert_eq!(point.bucket_counts.len(), point.explicit_bounds.len() + 1);
     assert_eq!(point.bucket_counts.iter().sum::<u64>(), point.count);
+    // One attempt failed and one succeeded: each is counted once, with the kind of its error.
+    let Some(Data::Histogram(attempts)) = counted("gen_ai.client.operation.duration") else { panic!() };
+    let [failed, succeeded] = &attempts.data_points[..] else { panic!("{attempts:#?}") };
+    assert_eq!((failed.count, succeeded.count), (1, 1));
+    let kinds = [failed, succeeded].map(|point| attribute(&point.attributes, "error.type"));
+    assert!(kinds.iter().filter(|kind| kind.is_some()).count() == 1, "{kinds:?}");
     assert!(matches!(counted("gateway.connections"), Some(Data::Gauge(_))));
     // What is set when it is read is set for an export too.
     assert!(matches!(counted("gateway.target_available"), Some(Data::Gauge(_))));
@@ -340,6 +347,57 @@ async fn telemetry_is_exported_before_the_process_ends_unless_the_collector_does
     silent.upstream.wait_for(1).await;
     stuck.signal(Signal::SIGTERM);
     assert!(stuck.ended().await.success());
+}
+
+/// Starts a provider of every format whose responses name the model `m-2026`, whatever was requested.
+async fn provider_with_a_dated_model() -> Upstream {
+    Upstream::start(|mut conn| async move {
+        while let Some(request) = conn.request().await {
+            let target = request.head.target();
+            let form = Form::ALL.into_iter().find(|form| target.contains(form.mark())).unwrap();
+            let stream = target.contains("alt=sse") || request.text().contains("\"stream\":true");
+            let answer = if stream {
+                reply::stream(&form.frames("m-2026"))
+            } else {
+                reply::json(200, form.whole("m-2026"))
+            };
+            conn.send(answer).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn attempt_names_the_model_of_the_response_and_the_conversation_by_setting() {
+    for (names, conversation) in [(true, Some("session-7".to_owned())), (false, None)] {
+        let collector = Collector::start().await;
+        let upstream = provider_with_a_dated_model().await;
+        let mut setup = Setup::providers(upstream.addr);
+        setup.log += &(collector.lines() + ALL + &format!("names = {names}\n"));
+        let gateway = Gateway::start(&setup).await;
+        let bearer = format!("Bearer {KEY}");
+        let headers =
+            [("authorization", &*bearer), ("x-session-id", "session-7"), ("conversation_id", "another")];
+        let mut count = 0;
+        for (form, stream) in Form::ALL.into_iter().flat_map(|form| [(form, false), (form, true)]) {
+            // Verbatim, verbatim with another name for the client, and translated.
+            for model in [form.model(), form.alias().0, if form == Form::Messages { "gpt" } else { "claude" }]
+            {
+                let request = post_with(&form.path(model, stream), &headers, form.body(model, stream));
+                let answer = gateway.ask(request).await;
+                assert_eq!(answer.status(), 200, "{form:?} {model}: {}", answer.text());
+                count += 1;
+            }
+        }
+        let spans = collector.wait_for_spans(2 * count).await;
+        let attempts: Vec<_> = spans.iter().filter(|span| span.kind == 3).collect();
+        assert_eq!(attempts.len(), count);
+        for span in attempts {
+            let of = |name| attribute(&span.attributes, name);
+            assert_eq!(of("gen_ai.response.model").as_deref(), Some("m-2026"), "{span:#?}");
+            assert_eq!(of("gen_ai.conversation.id"), conversation);
+        }
+    }
 }
 
 #[tokio::test]

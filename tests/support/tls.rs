@@ -129,6 +129,25 @@ impl Identity {
     }
 }
 
+impl Identity {
+    /// Returns a server configuration with this certificate that requires one of the authority `clients`.
+    pub(crate) fn server_for(&self, alpn: &[&str], clients: &Authority) -> Arc<rustls::ServerConfig> {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(clients.pem.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let verifier =
+            rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier.build().unwrap())
+            .with_single_cert(self.certificates(), self.key())
+            .unwrap();
+        config.alpn_protocols = protocols(alpn);
+        Arc::new(config)
+    }
+}
+
 fn protocols(names: &[&str]) -> Vec<Vec<u8>> {
     names.iter().map(|name| name.as_bytes().to_vec()).collect()
 }

@@ -12,7 +12,7 @@ use crate::admin::error::fault;
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::config::{self, CandidateTexts, FileHash, SourceKind};
+use crate::config::{self, CandidateTexts, Environment, FileHash, Report, SourceKind};
 
 /// File of the configuration.
 const FILE: Record = Record {
@@ -64,6 +64,48 @@ pub(in crate::admin) const CHECKED: Record = Record {
         optional("keys", MemberType::Count, "Number of keys, if it is valid."),
     ],
 };
+
+/// Change that a reload or a restart would make.
+const PENDING_CHANGE: Record = Record {
+    name: "PendingChange",
+    text: "Change that a reload or a restart would make: names only, never values.",
+    members: &[
+        member(
+            "entry",
+            MemberType::OneOf(&["setting", "routing", "provider", "model", "key", "account"]),
+            "What changes: `setting` is one of gateway.toml, `routing` one of routes.toml.",
+        ),
+        member("name", MemberType::Text, "Name of the entry, or path of the setting."),
+        member("change", MemberType::OneOf(&["added", "changed", "removed"]), "How it changes."),
+        member("members", MemberType::List(&MemberType::Text), "Members that differ, of a changed entry."),
+        member(
+            "effect",
+            MemberType::OneOf(&["reload", "restart"]),
+            "When it takes effect: settings of gateway.toml with a restart, all others with a reload.",
+        ),
+    ],
+};
+
+/// Changes that a reload or a restart would make.
+pub(in crate::admin) const PENDING: Record = Record {
+    name: "ConfigPending",
+    text: "Difference between the configuration in effect and the files on disk.",
+    members: &[
+        member("reload_ok", MemberType::Flag, "Whether a reload would be applied."),
+        member("restart_ok", MemberType::Flag, "Whether all files are valid, gateway.toml too."),
+        member("faults", MemberType::List(&MemberType::Object(&FAULT)), "All faults of all files."),
+        member(
+            "files",
+            MemberType::List(&MemberType::Text),
+            "Files of routes and keys whose texts are not those in effect; empty if a reload would be refused.",
+        ),
+        member("changes", MemberType::List(&MemberType::Object(&PENDING_CHANGE)), "The first 1,000 changes."),
+        member("total", MemberType::Count, "Number of all changes."),
+    ],
+};
+
+/// Largest number of changes in an answer.
+const MAX_CHANGES: usize = 1_000;
 
 /// Result of a reload, with its line in the audit log.
 pub(in crate::admin) const RELOADED: Record = Record {
@@ -170,5 +212,43 @@ pub(in crate::admin) fn reload(api: &AdminApi, request: &ApiRequest) -> ApiResul
         "reload": reload_json(&outcome),
         "audit": audit,
         "tokens": tokens.problems.iter().map(fault).collect::<Value>(),
+    })))
+}
+
+/// Answers `GET /config/pending`.
+pub(in crate::admin) fn pending(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
+    let (mut faults, mut changes, mut files) = (Report::default(), Vec::new(), Vec::new());
+    match api.writer().reloader().pending() {
+        Ok(next) => {
+            files = next.files;
+            api.control().with_snapshot(&mut |running, _| {
+                changes = config::snapshot_changes(running, &next.snapshot, api.settings());
+            });
+        }
+        Err(report) => faults.merge(report),
+    }
+    let tokens = config::load_admin_access(&api.settings().admin_api.tokens, &Environment);
+    faults.merge(tokens.err().unwrap_or_default());
+    let reload_ok = faults.problems.is_empty();
+    match config::load_gateway(api.config_file(), &Environment) {
+        Ok(settings) => changes.extend(config::settings_changes(api.settings(), &settings)),
+        Err(report) => faults.merge(report),
+    }
+    let shown = changes.iter().take(MAX_CHANGES).map(|change| {
+        json!({
+            "entry": change.entry,
+            "name": change.name,
+            "change": change.change,
+            "members": change.members,
+            "effect": if change.entry == "setting" { "restart" } else { "reload" },
+        })
+    });
+    Ok(ApiResponse::json(json!({
+        "reload_ok": reload_ok,
+        "restart_ok": faults.problems.is_empty(),
+        "faults": faults.problems.iter().map(fault).collect::<Value>(),
+        "files": files.iter().map(|path| path.display().to_string()).collect::<Value>(),
+        "changes": shown.collect::<Value>(),
+        "total": changes.len(),
     })))
 }

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pingora::protocols::ALPN;
 use pingora::protocols::l4::socket::SocketAddr as PeerAddress;
 use pingora::upstreams::peer::{HttpPeer, Peer, PeerOptions};
+use pingora::utils::tls::CertKey;
 
 /// Upstream peer: one address of a provider, ready for the connector.
 #[derive(Clone)]
@@ -86,6 +88,10 @@ impl Peer for Upstream {
 
     fn get_peer_options(&self) -> Option<&PeerOptions> {
         Some(&self.http.options)
+    }
+
+    fn get_client_cert_key(&self) -> Option<&Arc<CertKey>> {
+        self.http.client_cert_key.as_ref()
     }
 
     // The pool key contains the address, so a pooled connection always leads there. Pingora's own check (`getpeername`)

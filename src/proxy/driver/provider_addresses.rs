@@ -8,7 +8,7 @@ use std::time::Duration;
 use pingora::protocols::ALPN;
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::{HttpPeer, PeerOptions};
-use pingora::utils::tls::{WrappedX509, parse_x509};
+use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
 
 use super::addresses::Addresses;
 use super::dns::{DnsError, Resolver};
@@ -49,14 +49,20 @@ impl ProviderAddresses {
             options.ca = Some(Arc::from(roots));
             // Root certificates are not part of Pingora's pool key. Without a group key, the pool could return a
             // connection that was verified against other roots.
-            group = roots_group(provider.roots.as_deref().unwrap_or_default());
+            group = group_key(provider.roots.iter().flatten());
         }
+        // Pingora's pool key has the serial numbers of the certificates only, which their issuer may use again.
+        let identity = provider.client_identity.as_ref().map(|identity| {
+            group = group_key(provider.roots.iter().flatten().chain(&identity.chain).chain([&identity.key]));
+            Arc::new(CertKey::new(identity.chain.clone(), identity.key.clone()))
+        });
         let base = provider.base.clone();
         let make = Box::new(move |ip| {
             let address = SocketAddr::new(ip, base.port());
             let mut http = HttpPeer::new(address, base.scheme() == Scheme::Https, base.host().to_owned());
             http.options = options.clone();
             http.group_key = group;
+            http.client_cert_key = identity.clone();
             Upstream::new(http)
         });
         let addresses = match provider.base.ip() {
@@ -104,11 +110,12 @@ impl ProviderAddresses {
     }
 }
 
-/// Returns a pool group key for a set of root certificates: their hash, never 0, because 0 is the key without roots.
-fn roots_group(roots: &[Vec<u8>]) -> u64 {
+/// Returns a pool group key for root certificates and the gateway's own certificate and key: their hash, never 0, because 0
+/// is the key without them.
+fn group_key<'d>(parts: impl Iterator<Item = &'d Vec<u8>>) -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = foldhash::fast::FixedState::default().build_hasher();
-    roots.iter().for_each(|der| hasher.write(der));
+    parts.for_each(|der| hasher.write(der));
     hasher.finish() | 1
 }
 

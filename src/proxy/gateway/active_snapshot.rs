@@ -51,6 +51,8 @@ impl ActiveSnapshot {
         loaded("models", snapshot.routes.models().len());
         loaded("providers", snapshot.routes.providers().len());
         loaded("keys", snapshot.keys.len());
+        metrics.config_info.reset();
+        metrics.config_info.with_label_values(&[&*snapshot.hash]).set(1);
         metrics.generation.set(i64::try_from(snapshot.generation).unwrap_or(i64::MAX));
         let links = snapshot
             .routes

@@ -83,6 +83,8 @@ pub(in crate::proxy) struct RequestRecord {
     pub(in crate::proxy) first_attempt_at: Option<Instant>,
     /// Start of the last upstream attempt.
     pub(in crate::proxy) last_attempt_at: Option<Instant>,
+    /// Start of the latest attempt whose duration is counted.
+    pub(in crate::proxy) counted_attempt_at: Option<Instant>,
     /// Arrival of its response head.
     pub(in crate::proxy) head_received_at: Option<Instant>,
     /// Time at which the first content was forwarded.
@@ -162,6 +164,7 @@ impl Context {
                 tried: None,
                 first_attempt_at: None,
                 last_attempt_at: None,
+                counted_attempt_at: None,
                 head_received_at: None,
                 first_content: None,
                 stream: false,

@@ -353,10 +353,15 @@ impl Context {
 
 /// Returns the hash of the client's session header. `None` if it sent none.
 pub(in crate::proxy) fn session(headers: &HeaderMap) -> Option<u64> {
+    session_header(headers).map(|session| fingerprint(0, session.as_bytes()))
+}
+
+/// Returns the client's session header. `None` if it sent none.
+pub(super) fn session_header(headers: &HeaderMap) -> Option<&HeaderValue> {
     // One pass over the headers costs less than a look-up for each name.
     let session = headers.iter().filter_map(|(name, value)| Some((names::session(name.as_str())?, value)));
     // With several session headers, a fixed rank decides and not their order: the key must stay the same.
-    session.min_by_key(|(rank, _)| *rank).map(|(_, session)| fingerprint(0, session.as_bytes()))
+    session.min_by_key(|(rank, _)| *rank).map(|(_, session)| session)
 }
 
 /// Returns the fingerprint of the conversation, by which affinity and the prompt-cache key recognize it: that of the

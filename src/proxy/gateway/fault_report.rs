@@ -13,9 +13,27 @@ use crate::route::target_handle::BreakerChange;
 use crate::telemetry::facts::EventKind;
 
 impl Gateway {
+    /// Counts the duration of the latest attempt, which ends now, if metrics are exported.
+    pub(super) fn count_attempt(&self, ctx: &Context, error: Option<ErrorKind>, now: Instant) {
+        let record = &ctx.record;
+        // Only the exporter needs it: `/metrics` alone has the durations of requests.
+        if !self.telemetry.as_ref().is_some_and(|telemetry| telemetry.exporter.has_metrics()) {
+            return;
+        }
+        // A failed attempt is counted before another target is selected, of which there may be none.
+        let uncounted =
+            record.last_attempt_at.filter(|_| record.counted_attempt_at != record.last_attempt_at);
+        if let (Some(started), Some(attempt)) = (uncounted, ctx.attempt()) {
+            let seconds = now.saturating_duration_since(started).as_secs_f64();
+            attempt.upstream_route.series.attempt(&self.metrics, seconds, error.map(ErrorKind::label));
+        }
+    }
+
     /// Records the failure of a target that a fallback hides from the client.
     pub(in crate::proxy) fn record_fallback(&self, ctx: &mut Context, kind: ErrorKind, status: Option<u16>) {
         let row = kind.row();
+        self.count_attempt(ctx, Some(kind), Instant::now());
+        ctx.record.counted_attempt_at = ctx.record.last_attempt_at;
         let Some(target) = ctx.target() else { return };
         if row.source == ErrorSource::Upstream {
             self.metrics.upstream_errors.with_label_values(&[&*target.provider.name, row.label]).inc();

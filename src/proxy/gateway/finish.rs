@@ -98,6 +98,7 @@ impl Gateway {
             self.metrics.response_bytes.with_label_values(&[endpoint]).inc_by(record.response_bytes);
             return;
         };
+        self.count_attempt(ctx, record.error, now);
         let usage = usage(ctx);
         self.count_caching(ctx, &usage);
         let effect = ctx.charged().map(|charged| charged.cache).unwrap_or_default();

@@ -88,6 +88,9 @@ impl Gateway {
                 },
             };
             exchange.expect(plan.upstream_route.family, ctx.expected_input());
+            if ctx.trace.is_some() {
+                exchange.record_model();
+            }
             if stream {
                 ctx.record_transcript(&mut exchange);
             }

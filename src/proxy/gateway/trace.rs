@@ -62,6 +62,8 @@ pub(in crate::proxy) struct AttemptEnd {
     pub(in crate::proxy) error: Option<&'static str>,
     pub(in crate::proxy) status: Option<u16>,
     pub(in crate::proxy) upstream_id: Option<Box<str>>,
+    /// Model name in the response. `None` if there is none.
+    pub(in crate::proxy) response_model: Option<Box<str>>,
     pub(in crate::proxy) head: Option<Instant>,
 }
 
@@ -192,16 +194,28 @@ impl Context {
 
     /// Ends the attempt that is in progress, if there is one.
     pub(super) fn end_traced_attempt(&mut self, error: Option<&'static str>, at: Instant) {
+        if self.trace.is_none() {
+            return;
+        }
+        let response_model = self.response_model().map(Box::from);
         let record = &self.record;
         let attempt = self.trace.as_mut().and_then(|trace| trace.attempts.last_mut());
         if let Some(attempt) = attempt.filter(|attempt| attempt.end.is_none()) {
+            let head = record.head_received_at.filter(|head| *head >= attempt.started);
             attempt.end = Some(AttemptEnd {
                 at,
                 error,
                 status: record.upstream_status,
                 upstream_id: record.upstream_id.clone(),
-                head: record.head_received_at.filter(|head| *head >= attempt.started),
+                head,
+                // Without a head, the response in progress is not that of this attempt.
+                response_model: response_model.filter(|_| head.is_some()),
             });
         }
+    }
+
+    /// Returns the model name in the response in progress. `None` if it has none, or the request is not traced.
+    pub(super) fn response_model(&self) -> Option<&str> {
+        self.response_in_progress().and_then(|passing| passing.exchange.meter().model())
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use super::context::Context;
+use super::fallback::session_header;
 use super::state::GatewayTelemetry;
 use super::trace::{AttemptTrace, RequestTrace};
 use crate::error::{ErrorKind, ErrorSource};
@@ -16,6 +17,9 @@ use crate::telemetry::log_record::RecordTrace;
 use crate::telemetry::sampling::RequestOutcome;
 use crate::wire::path::Endpoint;
 use crate::wire::video::VideoEndpoint;
+
+/// Maximum length of a conversation's name, in bytes: a longer one is no identifier.
+const MAX_CONVERSATION: usize = 128;
 
 /// What is exported of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +74,9 @@ impl Gateway {
             key: line.key,
             account: line.account,
             client: address.as_deref(),
+            conversation: session_header(&client.req_header().headers)
+                .and_then(|name| name.to_str().ok())
+                .filter(|name| !name.is_empty() && name.len() <= MAX_CONVERSATION),
         });
         let is_encrypted = client.digest().is_some_and(|digest| digest.ssl_digest.is_some());
         let facts = request_facts(ctx, line, is_encrypted, names, now);
@@ -209,6 +216,10 @@ fn attempt_facts<'a>(
         status: end.map_or(record.upstream_status, |end| end.status),
         error: end.map_or_else(|| record.error.map(ErrorKind::label), |end| end.error),
         upstream_id: end.map_or(record.upstream_id.as_deref(), |end| end.upstream_id.as_deref()),
+        response_model: match end {
+            Some(end) => end.response_model.as_deref(),
+            None => ctx.response_model().filter(|_| is_last),
+        },
         head: head.map(since),
         first_content: first.map(since),
         is_reused: attempt.is_reused,

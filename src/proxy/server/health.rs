@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::account::KeyState;
 use crate::json::Writer;
 use crate::proxy::Gateway;
 use crate::route::target_status::TargetStatus;
@@ -40,6 +41,24 @@ impl Gateway {
             metrics.target_in_flight.with_label_values(&labels).set(in_flight);
         });
         metrics.targets_drained.set(drained);
+        self.refresh_keys();
+    }
+
+    /// Counts the keys by state: those that expire do so without a reload.
+    fn refresh_keys(&self) {
+        let now = super::signals::unix_now();
+        let live = self.live.load();
+        let [mut usable, mut disabled, mut expired] = [0; 3];
+        for key in live.snapshot.keys.iter() {
+            match key.state(now) {
+                KeyState::Usable => usable += 1,
+                KeyState::Disabled => disabled += 1,
+                KeyState::Expired => expired += 1,
+            }
+        }
+        for (state, count) in [("usable", usable), ("disabled", disabled), ("expired", expired)] {
+            self.metrics.keys.with_label_values(&[state]).set(count);
+        }
     }
 
     /// Writes the health of all targets of all models as JSON.

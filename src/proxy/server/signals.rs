@@ -30,7 +30,9 @@ use super::tls::TlsEndpoints;
 use super::upgrade::{ReadySocket, Successor, UpgradeError, transfer_listeners};
 use super::watch::FileChanges;
 use super::watchdog;
-use crate::config::{Environment, ReloadOutcome, Reloader, Settings, StoreSettings, TlsListener};
+use crate::config::{
+    AdminTlsSettings, Environment, ReloadOutcome, Reloader, Settings, StoreSettings, TlsListener,
+};
 use crate::metrics::Metrics;
 use crate::metrics::access_log::AccessLog;
 use crate::proxy::Gateway;
@@ -331,7 +333,7 @@ impl Signals {
         let mut fixed = vec![settings.admin_api.tokens.clone()];
         fixed.extend(settings.telemetry.files.iter().cloned());
         fixed.extend(settings.tls.iter().flat_map(TlsListener::files));
-        fixed.extend(settings.admin_api.tls.iter().flat_map(|tls| [tls.cert.clone(), tls.key.clone()]));
+        fixed.extend(settings.admin_api.tls.iter().flat_map(AdminTlsSettings::files));
         if let StoreSettings::Valkey(fleet) = &settings.store {
             fixed.extend(fleet.files(&Environment));
         }

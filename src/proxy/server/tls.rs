@@ -14,19 +14,16 @@ use pingora::listeners::tls::{Acceptor, TlsSettings};
 use pingora::protocols::l4::stream::Stream as TcpStream;
 use pingora::protocols::{ALPN, Stream};
 use pingora::tls::{ServerConfig, install_default_crypto_provider, version};
-use rustls::RootCertStore;
 use rustls::crypto::ring;
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
 use super::client_certificate::ReadIdentity;
-use crate::admin::CertificateValidity;
-use crate::config::{ClientCertificates, TlsListener, read_tls_file};
+use crate::admin::{CertificateValidity, client_verifier, parse_certificates};
+use crate::config::{TlsListener, read_tls_file};
 use crate::metrics::Metrics;
 
 /// Size of the first read of a connection, in bytes: that of most first messages of clients.
@@ -195,14 +192,14 @@ fn load(listener: &TlsListener) -> Result<LoadedCertificate, String> {
         hash.update(&bytes);
         Ok(bytes)
     };
-    let chain = certificates(&listener.cert, &read(&listener.cert)?)?;
+    let chain = parse_certificates(&listener.cert, &read(&listener.cert)?)?;
     let key = PrivateKeyDer::from_pem_slice(&read(&listener.key)?);
     let key = key.map_err(|error| format!("{}: {error}", listener.key.display()))?;
     let validity = chain.first().and_then(|leaf| CertificateValidity::of(leaf));
     let validity = validity.ok_or_else(|| format!("{}: no valid certificate", listener.cert.display()))?;
     let verifier = match &listener.clients {
         None => None,
-        Some(clients) => Some((verifier(clients, &mut read)?, clients)),
+        Some(clients) => Some((client_verifier(clients, &mut read)?, clients)),
     };
     // Fails if the key is not that of the certificate.
     let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())
@@ -228,38 +225,4 @@ fn load(listener: &TlsListener) -> Result<LoadedCertificate, String> {
         }
     };
     Ok(LoadedCertificate { acceptor, hash: hash.finalize().into(), validity })
-}
-
-/// Returns the verifier of client certificates.
-fn verifier(
-    clients: &ClientCertificates,
-    read: &mut dyn FnMut(&Path) -> Result<Vec<u8>, String>,
-) -> Result<Arc<dyn ClientCertVerifier>, String> {
-    let path = &clients.authorities;
-    let mut roots = RootCertStore::empty();
-    for authority in certificates(path, &read(path)?)? {
-        roots.add(authority).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    let provider = Arc::new(ring::default_provider());
-    let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    if let Some(path) = &clients.revoked {
-        let bytes = read(path)?;
-        let lists = CertificateRevocationListDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
-        let lists = lists.map_err(|error| format!("{}: {error}", path.display()))?;
-        if lists.is_empty() {
-            return Err(format!("{}: no certificate revocation list", path.display()));
-        }
-        // A client whose authority has no list is refused: the lists say nothing about its certificate.
-        builder = builder.with_crls(lists).only_check_end_entity_revocation();
-    }
-    if clients.optional {
-        builder = builder.allow_unauthenticated();
-    }
-    builder.build().map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
-    let all = all.map_err(|error| format!("{}: {error}", path.display()))?;
-    if all.is_empty() { Err(format!("{}: no certificate", path.display())) } else { Ok(all) }
 }

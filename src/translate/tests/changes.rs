@@ -178,3 +178,22 @@ fn whole_response_invalid_is_distinguished_from_an_error() {
     let (result, _) = whole(Api::Chat, Changes::default(), body);
     assert_eq!(result, Err(StreamError::FirstFrame(body.into())));
 }
+
+#[test]
+fn model_of_a_response_is_recorded_on_demand_and_bounded() {
+    let long = "é".repeat(150);
+    for (name, recorded) in
+        [("m-1", Some("m-1")), ("org\\/m", Some("org/m")), ("", None), (&long, Some(&long[..200]))]
+    {
+        let body =
+            Bytes::from(format!("{{\"model\":\"{name}\",\"choices\":[{{\"finish_reason\":\"stop\"}}]}}"));
+        for wanted in [false, true] {
+            let mut verbatim = Verbatim::new(Api::Chat, Arrival::Whole, rename(), 1000);
+            if wanted {
+                verbatim.meter_mut().record_model();
+            }
+            verbatim.whole(body.clone()).unwrap();
+            assert_eq!(verbatim.meter().model(), recorded.filter(|_| wanted), "{name}");
+        }
+    }
+}

@@ -152,3 +152,71 @@ async fn admin_usage_rows_and_others_add_up_and_are_exported() {
     // A wrong method does not reach the ledger.
     assert_eq!(post("/usage").send(&gateway).await.status(), 405);
 }
+
+#[tokio::test]
+async fn admin_pending_names_what_a_reload_or_a_restart_would_change() {
+    let (_upstream, gateway) = gateway().await;
+    let pending = async || get("/config/pending").expect(&gateway, 200).await;
+    let read = |name: &str| std::fs::read_to_string(gateway.folder().join(name)).unwrap();
+    let nothing = pending().await;
+    assert_eq!((&nothing["reload_ok"], &nothing["restart_ok"]), (&json!(true), &json!(true)), "{nothing}");
+    assert_eq!(
+        (&nothing["changes"], &nothing["files"], &nothing["total"]),
+        (&json!([]), &json!([]), &json!(0))
+    );
+
+    let (routes, keys, own) = (read("routes.toml"), read("keys.toml"), read("gateway.toml"));
+    let changed = routes
+        .replace("id = \"fast-gpt\"", "id = \"slow-gpt\"")
+        .replace("id = \"gpt\"\n", "id = \"gpt\"\ncontext_window = 98765432\n")
+        .replacen(CREDENTIAL, "another-credential-0001", 1);
+    assert_ne!(changed, routes);
+    gateway.replace("routes.toml", &changed);
+    let another = crate::support::setup::key("another", "client-key-of-another-01", "");
+    let limited = keys.replacen("name = \"alice\"\n", "name = \"alice\"\nenabled = false\n", 1);
+    gateway.replace("keys.toml", &format!("{limited}\n{another}"));
+    gateway.replace("gateway.toml", &own.replacen("[server]\n", "[server]\ndrain = \"77s\"\n", 1));
+    let found = pending().await;
+    let shown = found["changes"].as_array().unwrap().iter().map(|change| {
+        let of = |name: &str| change[name].as_str().unwrap().to_owned();
+        let members: Vec<_> =
+            change["members"].as_array().unwrap().iter().map(|one| one.as_str().unwrap()).collect();
+        format!("{} {} {} {} [{}]", of("effect"), of("entry"), of("name"), of("change"), members.join(","))
+    });
+    let shown: Vec<String> = shown.collect();
+    assert_eq!(
+        shown,
+        [
+            "reload provider openai changed [credential]",
+            "reload model gpt changed [context_window]",
+            "reload model slow-gpt added []",
+            "reload model fast-gpt removed []",
+            "reload key alice changed [enabled]",
+            "reload key another added []",
+            "restart setting server.drain changed []",
+        ],
+        "{found}"
+    );
+    assert_eq!((&found["total"], found["files"].as_array().unwrap().len()), (&json!(7), 2));
+    let text = found.to_string();
+    for value in [CREDENTIAL, "another-credential", "98765432", "77s", KEY] {
+        assert!(!text.contains(value), "{value}: {text}");
+    }
+    // Nothing of it is in effect.
+    assert_eq!(get("/instance").expect(&gateway, 200).await["last_reload"]["generation"], 1);
+    assert_eq!(use_once(&gateway).await.status(), 200);
+
+    gateway.replace("routes.toml", &format!("\n\nnonsense = 1\n{routes}"));
+    gateway.replace("gateway.toml", &format!("nonsense = 1\n{own}"));
+    let refused = pending().await;
+    assert_eq!((&refused["reload_ok"], &refused["restart_ok"]), (&json!(false), &json!(false)));
+    let faults: Vec<_> = refused["faults"].as_array().unwrap().iter().collect();
+    let lines: Vec<_> = faults.iter().map(|fault| fault["line"].as_u64().unwrap()).collect();
+    assert_eq!(lines, [3, 1], "{refused}");
+    assert!(faults[0]["file"].as_str().unwrap().ends_with("routes.toml"));
+
+    // What is wrong in gateway.toml alone does not keep a reload.
+    gateway.replace("routes.toml", &routes);
+    let refused = pending().await;
+    assert_eq!((&refused["reload_ok"], &refused["restart_ok"]), (&json!(true), &json!(false)), "{refused}");
+}

@@ -6,7 +6,7 @@ use super::{ADMIN, Ask, OPERATOR, get, post, with_tokens};
 use crate::support::client::{Answer, Client, request};
 use crate::support::gateway::{Gateway, free_ports};
 use crate::support::setup::Setup;
-use crate::support::tls::Authority;
+use crate::support::tls::{Authority, Identity};
 use crate::support::{soon, until};
 
 const SAME: (&str, &str) = ("sec-fetch-site", "same-origin");
@@ -209,6 +209,69 @@ async fn admin_port_has_tls_and_reads_its_certificate_again() {
     assert!(gateway.runs());
 }
 
+/// Returns the status of a request over TLS with this client certificate, or `None` if the connection is not accepted. With
+/// TLS 1.3, a client learns of that after its handshake.
+async fn status_as(gateway: &Gateway, server: &Authority, identity: Option<&Identity>) -> Option<u16> {
+    drop(tokio::net::TcpStream::connect(gateway.admin).await.ok()?);
+    let config = server.client_as(&["http/1.1"], identity);
+    let mut client = Client::connect_tls(gateway.admin, config, "localhost").await.ok()?.0;
+    client.try_send(Ask::new("GET", "/keys").bytes()).await.ok()?;
+    Some(client.try_answer().await?.status())
+}
+
+#[tokio::test]
+async fn admin_port_requires_client_certificates_which_a_reload_renews() {
+    let (server, clients, later) = (Authority::new(), Authority::new(), Authority::new());
+    let identity = server.identity(&["localhost"]);
+    let mut setup = with_tokens(Setup::new())
+        .file("admin.crt", &identity.chain)
+        .file("admin.key", &identity.key)
+        .file("clients.crt", clients.pem())
+        .file("clients.crl", &clients.revocation_list(&[13]));
+    setup.log += "[admin]\nsocket = \"admin.sock\"\n[admin.tls]\ncert = \"admin.crt\"\nkey = \"admin.key\"\n\
+                  client_ca = \"clients.crt\"\nclient_crl = \"clients.crl\"\n";
+    let gateway = Gateway::spawn(&setup, free_ports());
+    let (alice, revoked) = (clients.numbered("alice", 12), clients.numbered("alice", 13));
+    soon(async {
+        while status_as(&gateway, &server, Some(&alice)).await.is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let (foreign, expired, new) =
+        (later.identity(&["alice"]), clients.expired("alice"), later.numbered("bob", 1));
+    // A certificate gives its holder no role: on this machine, a caller without a token may read.
+    for (who, status) in [
+        (Some(&alice), Some(200)),
+        (None, None),
+        (Some(&foreign), None),
+        (Some(&revoked), None),
+        (Some(&expired), None),
+    ] {
+        assert_eq!(status_as(&gateway, &server, who).await, status, "{who:?}");
+    }
+    // The command for health checks has no certificate: it uses the socket.
+    assert!(gateway.command(&["health"]).contains("ready"));
+    let printed = gateway.command(&["check", "--print"]);
+    assert!(printed.contains("client_ca = ") && printed.contains("client_crl = "), "{printed}");
+
+    gateway.replace("clients.crt", later.pem());
+    gateway.replace("clients.crl", &later.revocation_list(&[13]));
+    gateway.signal(nix::sys::signal::Signal::SIGHUP);
+    soon(async {
+        while status_as(&gateway, &server, Some(&new)).await.is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert_eq!(status_as(&gateway, &server, Some(&alice)).await, None);
+    // Authorities that cannot be read are refused, and those in effect stay.
+    gateway.replace("clients.crt", "nothing");
+    gateway.signal(nix::sys::signal::Signal::SIGHUP);
+    until(|| gateway.log().contains("rejected")).await;
+    assert_eq!(status_as(&gateway, &server, Some(&new)).await, Some(200));
+}
+
 #[tokio::test]
 async fn admin_port_without_tls_is_for_this_machine_only() {
     let folder = tempfile::tempdir().unwrap();
@@ -226,7 +289,11 @@ async fn admin_port_without_tls_is_for_this_machine_only() {
     assert!(refuses(""));
     assert!(refuses("[admin]\ninsecure = false\n"));
     assert!(!refuses("[admin]\ninsecure = true\n"));
-    assert!(!refuses("[admin.tls]\ncert = \"x.crt\"\nkey = \"x.key\"\n"));
+    let tls = "[admin.tls]\ncert = \"x.crt\"\nkey = \"x.key\"\n";
+    assert!(!refuses(tls));
+    // Certificates of the port's clients are required or not requested: a setting of other listeners is unknown.
+    assert_eq!(check(&format!("{tls}client_ca = \"x.crt\"\n")), None);
+    assert!(check(&format!("{tls}client_ca = \"x.crt\"\nclient_certificate = \"optional\"\n")).is_some());
 }
 
 #[tokio::test]

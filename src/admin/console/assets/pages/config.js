@@ -19,6 +19,28 @@ function Reload({ reload }) {
   <//>`;
 }
 
+// What a reload or a restart would do, before somebody does it.
+function Pending({ versions }) {
+  const [found, error] = useLoad(() => api.get("/config/pending"), [versions]);
+  if (!found) return html`<${Failed} error=${error} />`;
+  const { faults, changes, total, files } = found;
+  const verdict = found.reload_ok
+    ? total ? `${count(total)} ${total === 1 ? "change" : "changes"} to take` : files.length ? "A reload would change the texts of the files, and no entry by name" : "A reload would change nothing"
+    : "A reload would be refused";
+  return html`<${Card} flush title="What a reload would change" note="names only; settings of gateway.toml need a restart">
+    <div class="inset"><${Notice} tone=${faults.length ? "bad" : total ? "warn" : "info"} title=${`${verdict}.`}>${faults.length > 0 && html`<${Faults} faults=${faults} />`}<//></div>
+    ${total > 0 && html`<${Table} compact caption="Changes that are not in effect" id=${(change) => `${change.entry} ${change.name}`} rows=${changes}
+      columns=${[
+        { name: "entry", label: "What", cell: (change) => change.entry },
+        { name: "name", label: "Name", wide: true, cell: (change) => html`<b>${change.name}</b>` },
+        { name: "change", label: "Change", cell: (change) => html`<${Badge} tone=${{ added: "good", removed: "bad" }[change.change] || "warn"}>${change.change}<//>` },
+        { name: "members", label: "Members", wide: true, cell: (change) => change.members.join(", ") || "–" },
+        { name: "effect", label: "With a", cell: (change) => change.effect },
+      ]} />`}
+    ${total > changes.length && html`<p class="none">The first ${count(changes.length)} are shown.</p>`}
+  <//>`;
+}
+
 function Files({ files }) {
   return html`<${Card} flush title="Files" note=${files.some((file) => file.kind === "gateway") ? "gateway.toml takes effect with a restart, the others with a reload" : "of routes and keys"}>
     <${Table} caption="Files of the configuration" id=${(file) => file.path} rows=${files}
@@ -142,12 +164,14 @@ export function Configuration() {
       setFailed(failure);
     }
   };
-  const changed = loaded?.files.filter((file) => file.changed && file.kind !== "gateway").length || 0;
+  const differing = loaded?.files.filter((file) => file.changed) || [];
+  const changed = differing.filter((file) => file.kind !== "gateway").length;
   return html`<${Page} title="Configuration" lead="What is loaded, and was the last change taken?" actions=${html`<${Act} role="operate" kind=${changed ? "primary" : ""} onClick=${reload}>Reload<//>`}>
     <${Choice} label="Part" hideLabel value=${tab} onValue=${setTab} options=${[{ value: "state", label: "State" }, { value: "effective", label: "In effect" }, { value: "check", label: "Check a text" }, { value: "history", label: "History" }]} />
     <${Failed} error=${failed || error} />
     ${tab === "state" && loaded && html`
       ${changed > 0 && html`<${Notice} tone="warn" title=${`${changed} ${changed === 1 ? "file has" : "files have"} changed on disk.`}>A reload reads all files, checks them, and takes all of it or nothing.<//>`}
+      ${differing.length > 0 && html`<${Pending} versions=${differing.map((file) => file.etag).join(" ")} />`}
       <${Reload} reload=${loaded.reload} /><${Files} files=${loaded.files} /><${Fleet} />
       ${!loaded.writes && html`<${Notice} tone="info">The API does not change files: <code>admin.writes</code> is false.<//>`}`}
     ${tab === "effective" && html`<${Effective} />`}
