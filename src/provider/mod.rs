@@ -24,6 +24,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 
 pub use address::{BaseUrl, BaseUrlError, Scheme};
+pub use bedrock::ToolBetas;
 pub use check::Check;
 pub use cloud::{CloudAccess, SigningScope};
 pub use doc_table::preset_table;

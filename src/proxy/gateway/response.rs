@@ -9,6 +9,7 @@ use super::attempt::{Attempt, Translation};
 use super::authorize::{judge_authorization, judge_refusal};
 use super::context::Context;
 use super::invoke::add_invocation;
+use super::invoke::may_refuse_betas;
 use super::phase::UpstreamResponse;
 use super::phase::internal_error;
 use super::prompt_cache::cache_usage;
@@ -110,10 +111,11 @@ impl Gateway {
             let (status, body) = (error_status(status, text(&names::X_AMZN_ERRORTYPE)), BytesMut::new());
             ctx.phase.answer(UpstreamResponse::Refused { status, retry_after, body, suspended });
         }
-        if ctx.attempt().is_some_and(|attempt| attempt.authorized.is_some())
-            && judge_authorization(ctx, status, &head.headers)
-        {
-            // The same body is sent again with another authorization.
+        let may_refuse_betas = ctx.attempt().is_some_and(|attempt| may_refuse_betas(attempt, status));
+        let may_renew = ctx.attempt().is_some_and(|attempt| attempt.authorized.is_some())
+            && judge_authorization(ctx, status, &head.headers);
+        if may_renew || may_refuse_betas {
+            // The body is sent again with another authorization, or without the beta features that it names.
             return Ok(());
         }
         // The provider has answered: this body is not sent again. A fallback encodes a new one from the retry state.
