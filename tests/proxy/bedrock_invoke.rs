@@ -386,3 +386,37 @@ async fn invoke_model_request_with_a_beta_that_it_refuses_is_sent_again_without_
     let lost = [("from", "messages"), ("element", "anthropic_beta"), ("policy", "warn")];
     assert_eq!(metrics.sum("gateway_translation_losses_total", &lost), 2.0);
 }
+
+/// The ARN of an application inference profile says nothing about its model; `family` does.
+#[tokio::test]
+async fn family_of_a_target_decides_how_its_model_is_asked() {
+    const ARN: &str = "arn:aws:bedrock:us-east-1:000000000000:application-inference-profile/abcdefghijkl";
+    let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
+    let bedrock = Simulator::start(SimulatedProvider::Bedrock, options).await.unwrap();
+    let mut setup =
+        Setup::new().provider("aws", "bedrock", &bedrock.base_url(), "").model("unnamed", "aws", ARN);
+    setup.routes += &format!(
+        "\n[[model]]\nid = \"claude\"\ntargets = [{{ provider = \"aws\", model = \"{ARN}\", family = \"claude-opus-4-1\" }}]\n"
+    );
+    let gateway = Gateway::start(&setup).await;
+    let mut body = with_refused_members();
+    let got = ask(&gateway, KEY, "", &body).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    let path = bedrock.last_request().unwrap().path;
+    assert!(path.ends_with("%3Aapplication-inference-profile%2Fabcdefghijkl/invoke"), "{path}");
+    assert_eq!(sent(&bedrock)["tools"][0].get("eager_input_streaming"), None);
+
+    // A request of another format has the limit of output that this model has.
+    body = json!({"model": "claude", "reasoning_effort": "high", "messages": [{"role": "user", "content": "Hi"}]});
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", &*bearer)];
+    let got = gateway.ask(post_with("/v1/chat/completions", &headers, body.to_string())).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    assert!(bedrock.last_request().unwrap().path.ends_with("/converse"));
+    assert_eq!(sent(&bedrock)["additionalModelRequestFields"]["thinking"]["type"], "enabled");
+
+    body["model"] = json!("unnamed");
+    let got = gateway.ask(post_with("/v1/chat/completions", &headers, body.to_string())).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    assert_eq!(sent(&bedrock).get("additionalModelRequestFields"), None);
+}

@@ -218,7 +218,7 @@ impl Selection {
             named: name.to_owned(),
             model: self.reply_name().clone(),
             upstream: target.model.clone(),
-            dialect: target.provider.embedding(self.upstream, &target.model),
+            dialect: target.provider.embedding(self.upstream, target.known_model()),
         };
         match embed::route_embeddings(asked)? {
             embed::EmbedRoute::Passthrough { base64 } => {
@@ -237,7 +237,7 @@ impl Selection {
             body: body.into_contiguous(),
             model: self.reply_name().clone(),
             upstream: target.model.clone(),
-            dialect: target.provider.ranking(&target.model),
+            dialect: target.provider.ranking(target.known_model()),
         };
         Ok(Attempt { job: Some(Box::new(rank::RankJob::new(asked)?)), ..self.into_attempt() })
     }
