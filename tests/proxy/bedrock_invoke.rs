@@ -420,3 +420,29 @@ async fn family_of_a_target_decides_how_its_model_is_asked() {
     assert_eq!(got.status(), 200, "{}", got.text());
     assert_eq!(sent(&bedrock).get("additionalModelRequestFields"), None);
 }
+
+/// InvokeModel says beside the stop reason that a guardrail has intervened.
+#[tokio::test]
+async fn invoke_model_intervention_of_a_guardrail_is_a_content_filter_in_other_formats() {
+    let whole = json!({"id": "msg_bdrk_01", "type": "message", "role": "assistant", "model": "claude", "content": [{"type": "text", "text": "No."}], "stop_reason": "end_turn", "stop_sequence": null, "usage": {"input_tokens": 9, "output_tokens": 7}, "amazon-bedrock-guardrailAction": "INTERVENED"});
+    let mut messages: Vec<Vec<u8>> = events().iter().map(|event| chunk(event)).collect();
+    messages.pop();
+    messages.push(chunk(
+        &json!({"type": "message_stop", "amazon-bedrock-guardrailAction": "INTERVENED", "amazon-bedrock-trace": {}}).to_string(),
+    ));
+    for (reply, stream) in [(reply::json(200, whole.to_string()), false), (event_stream(&messages), true)] {
+        let bedrock = Upstream::answering(reply).await;
+        let setup = Setup::new()
+            .provider("aws", "bedrock", &format!("http://{}", bedrock.addr), "apis = [\"messages\"]")
+            .model("claude", "aws", CLAUDE);
+        let gateway = Gateway::start(&setup).await;
+        let body =
+            json!({"model": "claude", "stream": stream, "messages": [{"role": "user", "content": "Hi"}]});
+        let bearer = format!("Bearer {KEY}");
+        let headers = [("authorization", &*bearer)];
+        let got = gateway.ask(post_with("/v1/chat/completions", &headers, body.to_string())).await;
+        assert_eq!(got.status(), 200, "{}", got.text());
+        assert!(got.text().contains(r#""finish_reason":"content_filter""#), "{}", got.text());
+        assert!(!got.text().contains("amazon-bedrock"), "{}", got.text());
+    }
+}

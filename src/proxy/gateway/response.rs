@@ -70,9 +70,11 @@ impl Gateway {
         let plan = ctx.attempt().ok_or_else(internal_error)?;
         if head.status.is_success() {
             let mut arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
+            // A translation reads what Bedrock adds, and a client of InvokeModel gets it.
+            let keeps_added = ctx.is_invoke() || plan.translation.is_some();
             let invoked = (arrival == Arrival::EventStream && plan.api == Api::Messages)
                 .then(|| InvokeStream::new(self.limits.frame))
-                .map(|stream| Box::new(if ctx.is_invoke() { stream.keeping_added() } else { stream }));
+                .map(|stream| Box::new(if keeps_added { stream.keeping_added() } else { stream }));
             if invoked.is_some() {
                 arrival = Arrival::Events;
             }

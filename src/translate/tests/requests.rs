@@ -324,3 +324,26 @@ fn mapping_12_compaction_of_another_format_is_reported_as_lost() {
     assert_eq!(lost(Format::Messages, &claude), ["server_tool_block"]);
     assert_eq!(lost(Format::Responses, &codex), ["server_tool_block"]);
 }
+
+/// The text is carried; that a guardrail is to check it is not, which the client is told.
+#[test]
+fn text_for_a_guardrail_is_carried_with_a_warning() {
+    let guarded =
+        |text: &str| json!({"guardContent": {"text": {"text": text, "qualifiers": ["guard_content"]}}});
+    let body = json!({"system": [guarded("Be brief.")],
+        "messages": [{"role": "user", "content": [{"text": "a"}, guarded("b")]}]});
+    let claude = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
+    for (kind, model, to) in [
+        (ProviderKind::OpenAi, "gpt-4.1", Format::Chat),
+        (ProviderKind::OpenAi, "gpt-4.1", Format::Responses),
+        (ProviderKind::Anthropic, "claude-sonnet-4-5", Format::Messages),
+        (ProviderKind::Bedrock, claude, Format::Messages),
+        (ProviderKind::Gemini, "gemini-2.5-pro", Format::Generate),
+    ] {
+        let made = made(None, kind, model, Format::Converse, to, &body);
+        let losses: Vec<_> = made.losses.iter().map(|loss| (&*loss.element, loss.policy)).collect();
+        assert_eq!(losses, [("guardContent", LossPolicy::Warn)], "{to}");
+        let text = std::str::from_utf8(&made.body).unwrap();
+        assert!(text.contains("Be brief.") && text.contains("\"b\"") && !text.contains("guard"), "{text}");
+    }
+}
