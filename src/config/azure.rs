@@ -23,6 +23,9 @@ pub(super) const KINDS: [ProviderKind; 2] = [ProviderKind::Azure, ProviderKind::
 pub(super) const SOURCES: [&str; 5] =
     ["default", "client-secret", "client-certificate", "managed-identity", "workload-identity"];
 
+/// Beginning of the addresses of Microsoft Entra ID, in all clouds.
+const ENTRA_HOSTS: &str = "https://login.";
+
 /// Settings as they are written.
 struct Settings {
     source: String,
@@ -167,7 +170,11 @@ impl Settings {
         let authority = self.authority.clone().or_else(|| named(vault, "AZURE_AUTHORITY_HOST"));
         let authority = authority.as_deref().unwrap_or(AUTHORITY);
         let application = EntraApplication::new(authority, &tenant, &client_id, proof);
-        application.map(AzureIdentity::Application).map_err(|error| error.to_string())
+        let application = application.map_err(|error| error.to_string())?;
+        if authority.starts_with(ENTRA_HOSTS) {
+            check_names(&tenant, &client_id)?;
+        }
+        Ok(AzureIdentity::Application(application))
     }
 
     /// Returns a path that is set here or in the environment.
@@ -184,6 +191,32 @@ impl Settings {
             None => named(vault, variable).map(PathBuf::from).ok_or_else(|| missing(key, variable)),
         }
     }
+}
+
+/// Checks the names of a tenant and of an application in Entra ID, which refuses others with a message that says less.
+fn check_names(tenant: &str, client_id: &str) -> Result<(), String> {
+    // `common`, `organizations` and `consumers` are tenants for the sign-in of users only.
+    if !is_uuid(tenant) && !tenant.contains('.') {
+        return Err("the field `tenant` must be the UUID of the directory, or one of its domains, such as \
+                    contoso.onmicrosoft.com"
+            .to_owned());
+    }
+    if !is_uuid(client_id) {
+        return Err(
+            "the field `client_id` must be the UUID of the application (client), not its name".to_owned()
+        );
+    }
+    Ok(())
+}
+
+/// Returns whether a text is a UUID with hyphens.
+fn is_uuid(text: &str) -> bool {
+    let mut parts = text.split('-');
+    [8, 4, 4, 4, 12].into_iter().all(|length| {
+        parts
+            .next()
+            .is_some_and(|part| part.len() == length && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    }) && parts.next().is_none()
 }
 
 /// Returns an environment variable that is not empty.

@@ -59,6 +59,7 @@ pub use admin::{
     AdminAccess, AdminApiSettings, AdminTlsSettings, AdminTokensError, AdminTokensFile, load_admin_access,
 };
 pub use admin_oidc::{CALLBACK_PATH as OIDC_CALLBACK_PATH, OidcSettings, is_safe_url};
+pub use aws::is_aws_region;
 pub use entries::{EntryKind, FieldError};
 pub use fleet::{FleetSettings, OnOutageSetting};
 pub use keys_file::{KeySettings, KeysFile, KeysFileChange, KeysFileError, Listed, SavedAccessKey};

@@ -280,13 +280,8 @@ fn read_target(table: &ConfigTable<'_>, known: &ModelContext<'_>) -> Option<Targ
         }
         known.providers.iter().find(|provider| *provider.name == *name).cloned()
     });
-    let model = table.require("model", "model = \"gpt-4o-2024-11-20\"").and_then(|value| {
-        let model = value.as_str()?.to_owned();
-        if model.is_empty() || model.len() > 256 {
-            value.wrong("a model name must have 1 to 256 bytes", None);
-        }
-        Some(model)
-    });
+    let model = table.require("model", "model = \"gpt-4o-2024-11-20\"").and_then(|value| model_name(&value));
+    let family = table.get("family").and_then(|value| model_name(&value));
     let weight = table.integer("weight", &(0..=MAX_WEIGHT)).unwrap_or(1);
     let tier = table.integer("tier", &(0..=MAX_TIER)).unwrap_or(0);
     let limit = |key| table.integer(key, &(1..=MAX_LIMIT)).and_then(|n| u64::try_from(n).ok());
@@ -308,7 +303,17 @@ fn read_target(table: &ConfigTable<'_>, known: &ModelContext<'_>) -> Option<Targ
     target.handle.tier = u8::try_from(tier).unwrap_or(0);
     target.handle.limits = limits;
     target.price = price;
+    target.family = family.map(String::into_boxed_str);
     Some(target)
+}
+
+/// Returns the name of a model at a provider.
+fn model_name(value: &Value<'_>) -> Option<String> {
+    let model = value.as_str()?.to_owned();
+    if model.is_empty() || model.len() > 256 {
+        value.wrong("a model name must have 1 to 256 bytes", None);
+    }
+    Some(model)
 }
 
 /// Resolves the fallbacks: returns the models, each with its own targets followed by those of its fallbacks,
@@ -393,9 +398,7 @@ fn more(roots: Roots<'_, '_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> {
             }
             let mut handle = target.handle.clone();
             handle.tier = tier;
-            let (provider, model) = (target.provider.clone(), target.model.clone());
-            let (timeouts, abilities, price) = (target.timeouts, target.abilities, target.price.clone());
-            more.push(Target { provider, model, handle, timeouts, abilities, price, drained_weight: None });
+            more.push(Target { handle, drained_weight: None, ..target.clone() });
         }
     }
     if own.len() + more.len() > MAX_TARGETS {
@@ -415,7 +418,7 @@ fn check_resumes(roots: Roots<'_, '_>, draft: &Draft, added: &[Target]) {
     let able = |target: &Target| {
         let apis =
             target.provider.apis.iter().filter(|api| **api != Api::Responses && api.format().is_some());
-        apis.into_iter().any(|api| target.provider.dialect(*api, &target.model).prefill)
+        apis.into_iter().any(|api| target.provider.dialect(*api, target.known_model()).prefill)
     };
     let fault = if enabled().nth(1).is_none() {
         Some(("no second target can continue a stream", "add a second target or a fallback"))

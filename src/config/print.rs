@@ -378,6 +378,9 @@ fn times(timeouts: &Timeouts) -> String {
 fn write_target(target: &Target) -> String {
     let (provider, model, handle) = (text(&target.provider.name), text(&target.model), &target.handle);
     let mut out = format!("{{ provider = {provider}, model = {model}, weight = {}", handle.weight);
+    if let Some(family) = &target.family {
+        let _ = write!(out, ", family = {}", text(family));
+    }
     let limits = &handle.limits;
     for (key, value) in [
         ("tier", (handle.tier > 0).then_some(u64::from(handle.tier))),

@@ -362,6 +362,7 @@ fn other(path: &str) -> Option<KeyType> {
         | "model.owned_by"
         | "model.targets.provider"
         | "model.targets.model"
+        | "model.targets.family"
         | "model.targets.price"
         | "model.price.image.size"
         | "model.price.image.quality"

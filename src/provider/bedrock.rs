@@ -30,10 +30,69 @@ const LLAMA: Quirks =
 /// Claude through InvokeModel: the model and the choice of a stream are in the path, the API version in the body. Source:
 /// Amazon Bedrock User Guide, "Anthropic Claude Messages API".
 pub(super) const INVOKE_CLAUDE: Quirks = Quirks {
+    lacks: &[REFUSED, DEFERRED, EXAMPLES],
     model_replacement: Some(("anthropic_version", "bedrock-2023-05-31")),
     streams_by_path: true,
     ..Quirks::PLAIN
 };
+/// Claude through InvokeModel, with both beta features of tools, and with one of them.
+const INVOKE_WITH_BOTH: Quirks = Quirks { lacks: &[REFUSED], ..INVOKE_CLAUDE };
+const INVOKE_WITH_SEARCH: Quirks = Quirks { lacks: &[REFUSED, EXAMPLES], ..INVOKE_CLAUDE };
+const INVOKE_WITH_EXAMPLES: Quirks = Quirks { lacks: &[REFUSED, DEFERRED], ..INVOKE_CLAUDE };
+
+/// Members of Anthropic's own service that InvokeModel refuses with "Extra inputs are not permitted". Source: refusals
+/// that users report, November 2026.
+const REFUSED: &[&str] = &["eager_input_streaming", "allowed_callers", "cache_control.scope"];
+/// Member of a tool that needs the beta feature [`SEARCH_BETA`].
+const DEFERRED: &[&str] = &["defer_loading"];
+/// Member of a tool that needs the beta feature [`EXAMPLES_BETA`].
+const EXAMPLES: &[&str] = &["input_examples"];
+/// Beginning of the name of the beta feature with which tools are loaded on demand. Source: Amazon Bedrock User Guide,
+/// "Anthropic Claude tool use", November 2026.
+const SEARCH_BETA: &str = "tool-search-tool-";
+/// Beginning of the name of the beta feature with which tools have examples of their input (the same page).
+const EXAMPLES_BETA: &str = "tool-examples-";
+
+/// Beta features of a request without which InvokeModel refuses members of tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToolBetas {
+    search: bool,
+    examples: bool,
+}
+
+impl ToolBetas {
+    /// Returns those of these names of beta features.
+    pub fn of<'n>(names: impl Iterator<Item = &'n str>) -> ToolBetas {
+        names.fold(ToolBetas::default(), |found, name| ToolBetas {
+            search: found.search || name.starts_with(SEARCH_BETA),
+            examples: found.examples || name.starts_with(EXAMPLES_BETA),
+        })
+    }
+
+    /// Returns the features of both requests or places.
+    pub fn with(self, other: ToolBetas) -> ToolBetas {
+        ToolBetas { search: self.search || other.search, examples: self.examples || other.examples }
+    }
+
+    /// Returns the member of tools that needs a beta feature. `None` if no member does.
+    pub fn member_of(beta: &str) -> Option<&'static str> {
+        match ToolBetas::of(std::iter::once(beta)) {
+            ToolBetas { search: true, .. } => Some("defer_loading"),
+            ToolBetas { examples: true, .. } => Some("input_examples"),
+            ToolBetas { search: false, examples: false } => None,
+        }
+    }
+
+    /// Returns the deviations of InvokeModel for a request with these features.
+    pub(super) fn quirks(self) -> &'static Quirks {
+        match (self.search, self.examples) {
+            (false, false) => const { &INVOKE_CLAUDE },
+            (true, false) => const { &INVOKE_WITH_SEARCH },
+            (false, true) => const { &INVOKE_WITH_EXAMPLES },
+            (true, true) => const { &INVOKE_WITH_BOTH },
+        }
+    }
+}
 
 /// Returns whether a model is served through an API. `has_converse` is whether the provider offers Converse: without it
 /// the configuration says that all models are Claude, such as those behind the ARN of an inference profile.
@@ -174,4 +233,25 @@ pub(super) fn dialect<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         return Dialect { structured: Structured::Hint, ..base };
     }
     base
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tool_members_are_taken_with_their_betas_only() {
+        let lacks = |betas: &[&str]| {
+            let quirks = ToolBetas::of(betas.iter().copied()).quirks();
+            let members = ["eager_input_streaming", "allowed_callers", "defer_loading", "input_examples"];
+            members.map(|member| quirks.lacks(member))
+        };
+        assert_eq!(lacks(&["advanced-tool-use-2025-11-20"]), [true; 4]);
+        assert_eq!(lacks(&["x", "tool-search-tool-2025-10-19"]), [true, true, false, true]);
+        assert_eq!(lacks(&["tool-examples-2025-10-29"]), [true, true, true, false]);
+        assert_eq!(
+            lacks(&["tool-examples-2025-10-29", "tool-search-tool-2025-10-19"]),
+            [true, true, false, false]
+        );
+    }
 }

@@ -3,7 +3,7 @@
 //! Source: the providers' documentation of November 2026, with the page titles beside each function. An unknown model
 //! gets the profile of a recent model of its provider.
 
-use super::bedrock::INVOKE_CLAUDE;
+use super::bedrock::{INVOKE_CLAUDE, ToolBetas};
 use super::presets;
 use super::{Preset, Provider, ProviderKind};
 use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
@@ -93,6 +93,11 @@ impl Provider {
     /// features are a member of the body, and a stream arrives as an event stream.
     pub fn invokes(&self, api: Api) -> bool {
         self.kind == ProviderKind::Bedrock && api == Api::Messages
+    }
+
+    /// Returns a profile for a request with these beta features, which decide which members of tools InvokeModel takes.
+    pub fn with_betas<'d>(&self, dialect: Dialect<'d>, api: Api, betas: ToolBetas) -> Dialect<'d> {
+        if self.invokes(api) { Dialect { quirks: betas.quirks(), ..dialect } } else { dialect }
     }
 
     /// Returns whether requests through an API can have a guardrail of Amazon Bedrock.

@@ -25,6 +25,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 
 pub use address::{BaseUrl, BaseUrlError, Scheme};
+pub use bedrock::ToolBetas;
 pub use check::Check;
 pub use client_identity::PresentedCertificate;
 pub use cloud::{CloudAccess, SigningScope};

@@ -55,7 +55,7 @@ impl UpstreamRoute {
         // A path that contains an action depends on the request, so it cannot be prepared.
         let fixed = !target.provider.path_needs_action(api);
         let uri = if fixed { address(target, api, None) } else { None };
-        let known = [&*target.model, &*model.id].map(TokenizerFamily::of);
+        let known = [target.known_model(), &*model.id].map(TokenizerFamily::of);
         let family = known
             .into_iter()
             .find(|family| *family != TokenizerFamily::Other)

@@ -7,28 +7,28 @@ use crate::wire::Api;
 /// Returns the API through which `target` can serve a request that came through `api`: the same one if the provider
 /// offers it, otherwise one that the request can be translated to. Returns `None` if the target cannot serve it.
 pub fn upstream_api(target: &Target, api: Api) -> Option<Api> {
-    if target.provider.serves(api, &target.model) && !(api == Api::Chat && is_for_responses(target)) {
+    if target.serves(api) && !(api == Api::Chat && is_for_responses(target)) {
         return Some(api);
     }
     // The two embedding APIs translate into each other.
     match api {
         Api::Embeddings | Api::EmbedContent => {
             let other = if api == Api::Embeddings { Api::EmbedContent } else { Api::Embeddings };
-            return target.provider.serves(other, &target.model).then_some(other);
+            return target.serves(other).then_some(other);
         }
         _ => {}
     }
     // Any of the four formats translates into any other; an API without a format translates into none.
     api.format()?;
     let apis = target.provider.apis.iter().copied();
-    let apis = apis.filter(|offered| target.provider.serves(*offered, &target.model));
+    let apis = apis.filter(|offered| target.serves(*offered));
     let mut fitting = apis.filter(|offered| *offered != Api::Chat || !is_for_responses(target));
     fitting.find(|offered| offered.format().is_some())
 }
 
 /// Returns whether the provider serves this model through the responses API only, and offers that API.
 fn is_for_responses(target: &Target) -> bool {
-    target.provider.offers(Api::Responses) && target.provider.serves_responses_only(&target.model)
+    target.provider.offers(Api::Responses) && target.provider.serves_responses_only(target.known_model())
 }
 
 /// Returns the chat API if the target supports stop sequences there, which the responses API lacks. Returns `None` if
@@ -37,6 +37,6 @@ pub fn stop_sequence_api(target: &Target) -> Option<Api> {
     let provider = &target.provider;
     let takes_it = provider.offers(Api::Chat)
         && !is_for_responses(target)
-        && provider.dialect(Api::Chat, &target.model).sampling != SamplingSupport::None;
+        && provider.dialect(Api::Chat, target.known_model()).sampling != SamplingSupport::None;
     takes_it.then_some(Api::Chat)
 }

@@ -25,6 +25,9 @@ pub struct Target {
     pub provider: Arc<Provider>,
     /// Model name at the provider.
     pub model: Box<str>,
+    /// Name of the model that the one at the provider hides, such as the ARN of an inference profile. `None` if it hides
+    /// none.
+    pub family: Option<Box<str>>,
     /// Weight, tier, limits and shared state.
     pub handle: TargetHandle,
     /// Time-outs: the provider's, unless the model overrides them.
@@ -57,6 +60,7 @@ impl Target {
             timeouts: provider.timeouts,
             provider,
             model: model.into(),
+            family: None,
             handle,
             abilities,
             price: None,
@@ -64,11 +68,22 @@ impl Target {
         }
     }
 
+    /// Returns the name by which the properties of the model are known.
+    pub fn known_model(&self) -> &str {
+        self.family.as_deref().unwrap_or(&self.model)
+    }
+
+    /// Returns whether the provider serves the model through `api`.
+    pub fn serves(&self, api: Api) -> bool {
+        self.provider.serves(api, self.known_model())
+    }
+
     /// Returns the capability profile of the model for requests through `api`.
     pub fn dialect(&self, api: Api) -> Dialect<'_> {
-        let known = self.provider.dialect(api, &self.model);
+        let known = self.provider.dialect(api, self.known_model());
         let ConfiguredAbilities { max_output_tokens, image_input, parallel_tool_calls } = self.abilities;
         Dialect {
+            model: &self.model,
             max_output: max_output_tokens.map_or(known.max_output, u64::from),
             image_input: image_input.unwrap_or(known.image_input),
             parallel_tool_calls: parallel_tool_calls.unwrap_or(known.parallel_tool_calls),
@@ -93,7 +108,7 @@ impl Target {
     /// provider serves all families of models.
     pub fn is_conversational(&self) -> bool {
         let chats = self.provider.apis.iter().any(|api| api.format().is_some());
-        chats && !is_not_conversational(&self.model)
+        chats && !is_not_conversational(self.known_model())
     }
 }
 
@@ -153,7 +168,7 @@ pub struct Model {
 impl Model {
     /// Returns whether any target with a positive weight offers `api`.
     pub fn offers(&self, api: Api) -> bool {
-        self.enabled_targets().any(|target| target.provider.serves(api, &target.model))
+        self.enabled_targets().any(|target| target.serves(api))
     }
 
     /// Returns the price of requests that a target serves: its own, or that of the model.

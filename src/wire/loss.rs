@@ -62,6 +62,7 @@ pub const ROWS: &[LossRow] = &[
     row("thinking_signature",                [S, S, S, S, S]),
     row("citations",                         [S, S, S, S, S]),
     row("cache_control",                     [S, S, S, S, S]),
+    row("cache_control.scope",               [S, W, S, S, S]),
     row("cachedContent",                     [E, E, E, E, E]),
     row("previous_response_id",              [E, E, E, E, E]),
     row("conversation",                      [E, E, E, E, E]),
@@ -69,6 +70,7 @@ pub const ROWS: &[LossRow] = &[
     row("prompt",                            [E, E, E, E, E]),
     row("container",                         [E, E, E, E, E]),
     row("context_management",                [W, W, W, W, W]),
+    row("anthropic_beta",                    [W, W, W, W, W]),
     row("mcp_servers",                       [E, E, E, E, E]),
     // Media
     row("audio",                             [E, E, E, E, E]),
@@ -102,10 +104,11 @@ pub const ROWS: &[LossRow] = &[
     // Only a search over tools: without it the model still gets all tools.
     row("tool_search_tool",                  [W, W, W, W, W]),
     row("server_tool_block",                 [W, W, W, W, W]),
-    row("input_examples",                    [S, S, S, S, S]),
-    row("eager_input_streaming",             [S, S, S, S, S]),
-    row("defer_loading",                     [S, S, S, S, S]),
-    row("allowed_callers",                   [S, S, S, S, S]),
+    // Within the format only a platform that refuses them loses them.
+    row("input_examples",                    [S, W, S, S, S]),
+    row("eager_input_streaming",             [S, W, S, S, S]),
+    row("defer_loading",                     [S, W, S, S, S]),
+    row("allowed_callers",                   [S, W, S, S, S]),
     row("max_tool_calls",                    [S, S, S, S, S]),
     row("tools.file_search",                 [E, E, E, E, E]),
     row("tools.code_interpreter",            [E, E, E, E, E]),

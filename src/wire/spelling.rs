@@ -98,6 +98,13 @@ impl Respelling {
         self.edits.push(Edit { range, text: text.into() });
     }
 
+    /// Records an element as dropped, once.
+    pub(super) fn note_dropped(&mut self, element: &'static str) {
+        if !self.dropped.contains(&element) {
+            self.dropped.push(element);
+        }
+    }
+
     /// Removes the members with these indexes from an object. `places` are all members of the object.
     pub(super) fn remove(&mut self, places: &[MemberRange<'_>], indexes: &[usize]) {
         let mut at = 0;
@@ -224,7 +231,7 @@ impl Body {
         let mut text = self.text.clone();
         match self.api {
             Api::Chat => self.respell_chat(dialect, &mut text, &mut out),
-            Api::Messages => self.respell_messages(&mut text, &mut out),
+            Api::Messages => self.respell_messages(dialect, &mut text, &mut out),
             Api::Responses => self.respell_responses(dialect, &mut text, &mut out),
             Api::Generate => self.respell_generate(&mut text, &mut out),
             _ => {}
@@ -255,14 +262,30 @@ impl Body {
         }
     }
 
-    fn respell_messages(&self, text: &mut JsonRope, out: &mut Respelling) {
-        // Only searched if the scan has seen the word `persistent`.
+    /// Returns whether a messages request may have members that a platform of the format refuses: those of tools and of
+    /// cache marks.
+    pub fn may_have_refused_members(&self) -> bool {
+        self.api == Api::Messages && (self.words_found & m::MARK != 0 || self.member(m::TOOLS).is_some())
+    }
+
+    fn respell_messages(&self, dialect: &Dialect<'_>, text: &mut JsonRope, out: &mut Respelling) {
+        let quirks = dialect.quirks;
+        // Only searched if the scan has seen the word `persistent`, or for a provider that refuses the scope of a mark.
+        let is_persistent = self.words_found & m::PERSISTENT != 0;
+        let may_have_scope = self.words_found & m::MARK != 0 && quirks.lacks(messages::spellings::SCOPE);
         let marked = [m::SYSTEM, super::fields::CONTENT, m::TOOLS, m::CACHE_CONTROL];
-        for index in marked.into_iter().filter(|_| self.words_found & m::PERSISTENT != 0) {
-            if let Some(member) = self.top(index, text) {
+        for index in marked.into_iter().filter(|_| is_persistent || may_have_scope) {
+            if let Some(member) = self.top(index, text)
+                && (is_persistent || messages::spellings::names(member.text(), "scope"))
+            {
                 let is_mark = index == m::CACHE_CONTROL;
-                messages::spellings::marks(member.text(), member.at.start, is_mark, out);
+                messages::spellings::marks(member.text(), member.at.start, is_mark, quirks, out);
             }
+        }
+        if !quirks.lacks.is_empty()
+            && let Some(tools) = self.top(m::TOOLS, text)
+        {
+            messages::spellings::tools(tools.text(), tools.at.start, quirks, out);
         }
         if let (Some(thinking), Some(top_p)) = (self.top(m::THINKING, text), self.top(m::TOP_P, text))
             && messages::spellings::drops_top_p(thinking.text(), top_p.text())

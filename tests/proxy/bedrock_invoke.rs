@@ -2,12 +2,13 @@
 
 use bytes::BytesMut;
 use model_gateway::framing::event_stream::{HeaderValue, MessageWriter, put_header};
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::{Value, json};
 
-use crate::support::client::{post, post_with};
+use crate::support::client::{Answer, post, post_with};
 use crate::support::gateway::Gateway;
 use crate::support::reply;
-use crate::support::setup::{CREDENTIAL, KEY, Setup};
+use crate::support::setup::{CREDENTIAL, KEY, Setup, key};
 use crate::support::upstream::Upstream;
 
 const CLAUDE: &str = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
@@ -125,11 +126,12 @@ async fn invoke_model_replaces_the_version_of_the_client() {
         assert_eq!(bedrock.last_request().text(), expected, "{body}");
     }
     // The same for a body that is written anew.
-    let body = format!("{{{version},\"model\":\"claude:high\",{talk},{betas}}}");
+    let body = format!("{{{version},\"model\":\"claude-thinking-high\",{talk},{betas}}}");
     let got = gateway.ask(post_with("/v1/messages", &headers, &body)).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
     let sent = bedrock.last_request();
     for name in ["\"anthropic_version\"", "\"anthropic_beta\""] {
-        assert!(sent.text().matches(name).count() <= 1, "{} {}", got.status(), sent.text());
+        assert_eq!(sent.text().matches(name).count(), 1, "{}", sent.text());
     }
 }
 
@@ -258,4 +260,189 @@ async fn bedrock_cohere_reranks() {
     let request = bedrock.only_request();
     assert_eq!(request.text(), r#"{"api_version":2,"query":"q","documents":["a","b"],"top_n":1}"#);
     assert_eq!(request.head.target(), "/model/cohere.rerank-v3-5%3A0/invoke");
+}
+
+/// A request with the members of Anthropic's own service that Bedrock refuses, and others that it takes with a beta.
+fn with_refused_members() -> Value {
+    let mark = json!({"type": "ephemeral", "scope": "global"});
+    let schema = json!({"type": "object", "properties": {}});
+    json!({
+        "model": "claude", "max_tokens": 64,
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": mark}],
+        "tools": [
+            {"name": "f", "input_schema": schema, "eager_input_streaming": true, "allowed_callers": ["direct"]},
+            {"name": "g", "input_schema": schema, "input_examples": [{}], "defer_loading": true},
+        ],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": mark}]}],
+    })
+}
+
+/// Starts the strict simulator of Bedrock and a gateway before it. The key of Ann has no policy for losses, that of Bob
+/// refuses them.
+async fn at_the_simulator() -> (Simulator, Gateway) {
+    let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
+    let bedrock = Simulator::start(SimulatedProvider::Bedrock, options).await.unwrap();
+    let mut setup =
+        Setup::new().provider("aws", "bedrock", &bedrock.base_url(), "").model("claude", "aws", CLAUDE);
+    setup.keys += &key("bob", STRICT_KEY, "losses = \"refuse\"");
+    let gateway = Gateway::start(&setup).await;
+    (bedrock, gateway)
+}
+
+const STRICT_KEY: &str = "client-key-of-bob-0020";
+
+async fn ask(gateway: &Gateway, key: &str, beta: &str, body: &Value) -> Answer {
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", &*bearer), ("anthropic-beta", beta)];
+    gateway.ask(post_with("/v1/messages", &headers, body.to_string())).await
+}
+
+fn sent(bedrock: &Simulator) -> Value {
+    serde_json::from_slice(&bedrock.last_request().unwrap().body).unwrap()
+}
+
+/// Forwarded as received, and written anew because of the suffix that selects reasoning.
+#[tokio::test]
+async fn invoke_model_members_that_it_refuses_are_left_out_with_a_warning() {
+    let (bedrock, gateway) = at_the_simulator().await;
+    let mut body = with_refused_members();
+    let got = ask(&gateway, KEY, "claude-code-20250219", &body).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    assert_eq!(
+        got.get("x-gateway-warning"),
+        Some(
+            "cache_control.scope dropped, eager_input_streaming dropped, allowed_callers dropped, input_examples \
+             dropped, defer_loading dropped"
+        )
+    );
+    let (plain, mark) = (json!({"type": "object", "properties": {}}), json!({"type": "ephemeral"}));
+    let tools = json!([{"name": "f", "input_schema": plain}, {"name": "g", "input_schema": plain}]);
+    let upstream = sent(&bedrock);
+    assert_eq!(upstream["tools"], tools);
+    assert_eq!((&upstream["system"][0]["cache_control"], &upstream["anthropic_beta"]), (&mark, &Value::Null));
+
+    // With their beta features, in the header or in the body, members of tools stay.
+    body["anthropic_beta"] = json!(["tool-examples-2025-10-29"]);
+    let got = ask(&gateway, KEY, "tool-search-tool-2025-10-19", &body).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    let warning = got.get("x-gateway-warning").unwrap();
+    assert_eq!(
+        warning,
+        "cache_control.scope dropped, eager_input_streaming dropped, allowed_callers dropped"
+    );
+    let kept = json!({"name": "g", "input_schema": plain, "input_examples": [{}], "defer_loading": true});
+    assert_eq!(sent(&bedrock)["tools"][1], kept);
+
+    body["anthropic_beta"] = json!([]);
+    body["model"] = json!("claude-thinking-low");
+    body["max_tokens"] = json!(4096);
+    let got = ask(&gateway, KEY, "claude-code-20250219", &body).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    assert!(got.get("x-gateway-warning").unwrap().contains("eager_input_streaming dropped"));
+    assert_eq!(sent(&bedrock)["tools"], tools);
+
+    let refused = ask(&gateway, STRICT_KEY, "claude-code-20250219", &with_refused_members()).await;
+    assert_eq!(refused.status(), 400, "{}", refused.text());
+    let metrics = gateway.metrics_after(4).await;
+    let lost = |element| [("from", "messages"), ("to", "messages"), ("element", element), ("policy", "warn")];
+    for (element, count) in
+        [("eager_input_streaming", 3.0), ("cache_control.scope", 2.0), ("defer_loading", 2.0)]
+    {
+        assert_eq!(metrics.sum("gateway_translation_losses_total", &lost(element)), count, "{element}");
+    }
+}
+
+#[tokio::test]
+async fn invoke_model_request_with_a_beta_that_it_refuses_is_sent_again_without_betas() {
+    let (bedrock, gateway) = at_the_simulator().await;
+    let talk = json!({"model": "claude", "max_tokens": 64, "messages": [{"role": "user", "content": "Hi"}]});
+    let betas = "context-1m-2025-08-07,future-feature-2027-01-01";
+    let got = ask(&gateway, KEY, betas, &talk).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    assert_eq!(got.get("x-gateway-warning"), Some("anthropic_beta dropped"));
+    assert_eq!(sent(&bedrock).get("anthropic_beta"), None);
+    assert_eq!(bedrock.requests(), 2);
+
+    // A stream, beside other losses. The feature that a member of the body needs stays.
+    let mut body = with_refused_members();
+    body["stream"] = json!(true);
+    let got = ask(&gateway, KEY, &format!("tool-search-tool-2025-10-19,{betas}"), &body).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    let warning = got.get("x-gateway-warning").unwrap();
+    assert!(
+        warning.starts_with("cache_control.scope dropped, ") && warning.ends_with(", anthropic_beta dropped")
+    );
+    assert_eq!(sent(&bedrock)["anthropic_beta"], json!(["tool-search-tool-2025-10-19"]));
+
+    // Nothing else can be left out, and a key that refuses losses gets the error of the provider.
+    let before = bedrock.requests();
+    let got = ask(&gateway, STRICT_KEY, betas, &talk).await;
+    assert_eq!(got.status(), 400, "{}", got.text());
+    assert!(got.text().contains("invalid beta flag"), "{}", got.text());
+    assert_eq!(bedrock.requests(), before + 1);
+
+    let metrics = gateway.metrics_after(3).await;
+    assert_eq!(metrics.sum("gateway_upstream_retries_total", &[("reason", "invalid_beta")]), 2.0);
+    let lost = [("from", "messages"), ("element", "anthropic_beta"), ("policy", "warn")];
+    assert_eq!(metrics.sum("gateway_translation_losses_total", &lost), 2.0);
+}
+
+/// The ARN of an application inference profile says nothing about its model; `family` does.
+#[tokio::test]
+async fn family_of_a_target_decides_how_its_model_is_asked() {
+    const ARN: &str = "arn:aws:bedrock:us-east-1:000000000000:application-inference-profile/abcdefghijkl";
+    let options = Options { credential: Some(CREDENTIAL.to_owned()), ..Options::default() };
+    let bedrock = Simulator::start(SimulatedProvider::Bedrock, options).await.unwrap();
+    let mut setup =
+        Setup::new().provider("aws", "bedrock", &bedrock.base_url(), "").model("unnamed", "aws", ARN);
+    setup.routes += &format!(
+        "\n[[model]]\nid = \"claude\"\ntargets = [{{ provider = \"aws\", model = \"{ARN}\", family = \"claude-opus-4-1\" }}]\n"
+    );
+    let gateway = Gateway::start(&setup).await;
+    let mut body = with_refused_members();
+    let got = ask(&gateway, KEY, "", &body).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    let path = bedrock.last_request().unwrap().path;
+    assert!(path.ends_with("%3Aapplication-inference-profile%2Fabcdefghijkl/invoke"), "{path}");
+    assert_eq!(sent(&bedrock)["tools"][0].get("eager_input_streaming"), None);
+
+    // A request of another format has the limit of output that this model has.
+    body = json!({"model": "claude", "reasoning_effort": "high", "messages": [{"role": "user", "content": "Hi"}]});
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", &*bearer)];
+    let got = gateway.ask(post_with("/v1/chat/completions", &headers, body.to_string())).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    assert!(bedrock.last_request().unwrap().path.ends_with("/converse"));
+    assert_eq!(sent(&bedrock)["additionalModelRequestFields"]["thinking"]["type"], "enabled");
+
+    body["model"] = json!("unnamed");
+    let got = gateway.ask(post_with("/v1/chat/completions", &headers, body.to_string())).await;
+    assert_eq!(got.status(), 200, "{}", got.text());
+    assert_eq!(sent(&bedrock).get("additionalModelRequestFields"), None);
+}
+
+/// InvokeModel says beside the stop reason that a guardrail has intervened.
+#[tokio::test]
+async fn invoke_model_intervention_of_a_guardrail_is_a_content_filter_in_other_formats() {
+    let whole = json!({"id": "msg_bdrk_01", "type": "message", "role": "assistant", "model": "claude", "content": [{"type": "text", "text": "No."}], "stop_reason": "end_turn", "stop_sequence": null, "usage": {"input_tokens": 9, "output_tokens": 7}, "amazon-bedrock-guardrailAction": "INTERVENED"});
+    let mut messages: Vec<Vec<u8>> = events().iter().map(|event| chunk(event)).collect();
+    messages.pop();
+    messages.push(chunk(
+        &json!({"type": "message_stop", "amazon-bedrock-guardrailAction": "INTERVENED", "amazon-bedrock-trace": {}}).to_string(),
+    ));
+    for (reply, stream) in [(reply::json(200, whole.to_string()), false), (event_stream(&messages), true)] {
+        let bedrock = Upstream::answering(reply).await;
+        let setup = Setup::new()
+            .provider("aws", "bedrock", &format!("http://{}", bedrock.addr), "apis = [\"messages\"]")
+            .model("claude", "aws", CLAUDE);
+        let gateway = Gateway::start(&setup).await;
+        let body =
+            json!({"model": "claude", "stream": stream, "messages": [{"role": "user", "content": "Hi"}]});
+        let bearer = format!("Bearer {KEY}");
+        let headers = [("authorization", &*bearer)];
+        let got = gateway.ask(post_with("/v1/chat/completions", &headers, body.to_string())).await;
+        assert_eq!(got.status(), 200, "{}", got.text());
+        assert!(got.text().contains(r#""finish_reason":"content_filter""#), "{}", got.text());
+        assert!(!got.text().contains("amazon-bedrock"), "{}", got.text());
+    }
 }

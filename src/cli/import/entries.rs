@@ -71,6 +71,8 @@ pub(super) struct TimeoutDraft {
 pub(super) struct TargetDraft {
     pub(super) provider: String,
     pub(super) model: String,
+    /// Model that the name hides; `None` if it hides none.
+    pub(super) family: Option<String>,
     pub(super) weight: u64,
     pub(super) tier: u8,
     pub(super) concurrent: Option<u64>,
@@ -86,6 +88,7 @@ impl TargetDraft {
         TargetDraft {
             provider,
             model: model.into(),
+            family: None,
             weight: 1,
             tier: 0,
             concurrent: None,

@@ -179,6 +179,7 @@ fn write_target(out: &mut String, target: &TargetDraft) {
     let values = [
         ("provider", Some(text(&target.provider))),
         ("model", Some(text(&target.model))),
+        ("family", target.family.as_deref().map(text)),
         ("weight", number(Some(target.weight).filter(|weight| *weight != 1))),
         ("tier", number(Some(u64::from(target.tier)).filter(|tier| *tier != 0))),
         ("concurrent", number(target.concurrent)),

@@ -125,6 +125,12 @@ fn parse_base(
     signer: MakeSigner<'_>,
     env: Variables<'_>,
 ) -> Result<(BaseCredential, Option<Impersonation>), CredentialFileError> {
+    // The file of an OAuth client, which lies beside that of the key in the console, has one member and no type.
+    if fields.get("type").is_none() && ["installed", "web"].iter().any(|kind| fields.get(kind).is_some()) {
+        let reason = "is missing: the file is that of an OAuth client, not of a credential; create a key of a service \
+                      account";
+        return Err(fields.wrong("type", reason));
+    }
     match fields.required("type")? {
         "service_account" => Ok((BaseCredential::ServiceAccount(service_account(fields, signer)?), None)),
         "authorized_user" => Ok((BaseCredential::AuthorizedUser(authorized_user(fields)?), None)),
@@ -154,10 +160,14 @@ fn service_account(
     let signer = signer(private_key).map_err(|reason| fields.wrong("private_key", reason))?;
     let universe = fields.text("universe_domain")?.unwrap_or(UNIVERSE);
     let token_url = token_url(fields)?;
+    let email = fields.required("client_email")?;
+    if !email.contains('@') {
+        return Err(fields.wrong("client_email", "must be the email address of the service account"));
+    }
     Ok(ServiceAccount {
         // Another address is one of a proxy or of another universe: there the tokens of that server are expected.
         self_signs: token_url.to_string() == TOKEN_URL && universe == UNIVERSE,
-        email: fields.required("client_email")?.into(),
+        email: email.into(),
         key_id: fields.text("private_key_id")?.map(Into::into),
         signer: SharedSigner(signer),
         token_url,

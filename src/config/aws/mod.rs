@@ -62,9 +62,7 @@ pub(super) fn read(
         table.require("region", "region = \"us-east-1\"");
         return None;
     };
-    let is_sound = (1..=32).contains(&region.len())
-        && region.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    if !is_sound {
+    if !is_aws_region(&region) {
         table
             .wrong(format!("\"{region}\" is not a region"), "for example: region = \"us-east-1\"".to_owned());
         return None;
@@ -119,6 +117,12 @@ fn check_effects(table: &ConfigTable<'_>, source: Option<&'static str>, settings
 pub(super) fn bedrock_url(region: &str) -> String {
     let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
     format!("https://bedrock-runtime.{region}.{suffix}")
+}
+
+/// Returns whether a text can be the name of a region of AWS, in a host and in a signature.
+pub fn is_aws_region(region: &str) -> bool {
+    (1..=32).contains(&region.len())
+        && region.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 /// Returns the region in a host of AWS: `bedrock-runtime.eu-west-1.amazonaws.com`.

@@ -130,6 +130,14 @@ fn google_faults_say_what_is_wrong() {
         .file("/conf/broken.json", &service_account("HUSH"))
         .file("/conf/escaped.json", &service_account(&RSA_KEY.replace('\n', "\\n")))
         .file("/conf/text.json", "HUSH")
+        .file("/conf/cut.json", &service_account("HUSH")[..40])
+        .file("/conf/keyless.json", r#"{"type":"service_account","client_email":"HUSH@b"}"#)
+        .file("/conf/nameless.json", &service_account(RSA_KEY).replace("a@b", "HUSH"))
+        .file("/conf/client.json", r#"{"installed":{"client_id":"c","client_secret":"HUSH"}}"#)
+        .file(
+            "/conf/public.json",
+            &service_account("-----BEGIN PUBLIC KEY-----\nHUSH\n-----END PUBLIC KEY-----\n"),
+        )
         .env("GCE_METADATA_HOST", "metadata.example");
     for (kind, lines, expected) in [
         ("vertex", "google = {}", "exactly one of source, file and env"),
@@ -148,6 +156,23 @@ fn google_faults_say_what_is_wrong() {
         ),
         ("vertex", "google = { file = \"broken.json\" }", "the field `private_key` is no private key in PEM"),
         ("vertex", "google = { file = \"escaped.json\" }", "in place of line feeds"),
+        (
+            "vertex",
+            "google = { file = \"cut.json\" }",
+            "/conf/cut.json is no credential of Google Cloud: it is no JSON",
+        ),
+        ("vertex", "google = { file = \"keyless.json\" }", "the field `private_key` is missing"),
+        (
+            "vertex",
+            "google = { file = \"nameless.json\" }",
+            "the field `client_email` must be the email address",
+        ),
+        (
+            "vertex",
+            "google = { file = \"client.json\" }",
+            "the field `type` is missing: the file is that of an OAuth client",
+        ),
+        ("vertex", "google = { file = \"public.json\" }", "the field `private_key` is no private key in PEM"),
         ("vertex", "google = { env = \"NONE\" }", "the environment variable NONE is not set"),
         (
             "vertex",
@@ -171,11 +196,13 @@ fn google_faults_say_what_is_wrong() {
     }
 }
 
+const UUID: &str = "11111111-2222-3333-4444-55555555AAbb";
+
 #[test]
 fn azure_sources_take_what_is_missing_from_the_environment() {
     let machine = Machine::default()
-        .env("AZURE_TENANT_ID", "tenant")
-        .env("AZURE_CLIENT_ID", "client")
+        .env("AZURE_TENANT_ID", "contoso.onmicrosoft.com")
+        .env("AZURE_CLIENT_ID", UUID)
         .file("/conf/app.pem", &format!("{RSA_KEY}{CERTIFICATE}"));
     for (lines, name) in [
         ("azure = { source = \"client-secret\", client_secret = { value = \"HUSH\" } }", "client secret"),
@@ -223,8 +250,23 @@ fn azure_faults_say_what_is_wrong() {
         ),
         (
             &machine,
-            format!("azure = {{ {secret}, tenant = \"t\", client_id = \"c\", scope = \"x\" }}"),
+            format!("azure = {{ {secret}, tenant = \"{UUID}\", client_id = \"{UUID}\", scope = \"x\" }}"),
             "the field `scope` must be",
+        ),
+        (
+            &machine,
+            format!("azure = {{ {secret}, tenant = \"common\", client_id = \"{UUID}\" }}"),
+            "the field `tenant` must be the UUID of the directory",
+        ),
+        (
+            &machine,
+            format!("azure = {{ {secret}, tenant = \"{UUID}0\", client_id = \"{UUID}\" }}"),
+            "the field `tenant` must be the UUID of the directory",
+        ),
+        (
+            &machine,
+            format!("azure = {{ {secret}, tenant = \"contoso.com\", client_id = \"my-gateway\" }}"),
+            "the field `client_id` must be the UUID of the application (client)",
         ),
         (&machine, "azure = { source = \"client-secret\" }".to_owned(), "`client_secret` is missing"),
         (

@@ -59,7 +59,7 @@ impl Gateway {
 /// Returns the tokenizer family of a model, from the first target whose model name is known; the client's name for the
 /// model comes last, because it may be arbitrary.
 pub(in crate::proxy) fn family(model: &Model) -> TokenizerFamily {
-    let known = model.targets.iter().map(|target| TokenizerFamily::of(&target.model));
+    let known = model.targets.iter().map(|target| TokenizerFamily::of(target.known_model()));
     known
         .chain([TokenizerFamily::of(&model.id)])
         .find(|family| *family != TokenizerFamily::Other)

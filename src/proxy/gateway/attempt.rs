@@ -49,6 +49,10 @@ pub(in crate::proxy) struct Attempt {
     pub(in crate::proxy) is_completed: bool,
     /// Beta features whose opt-in header the provider requires.
     pub(in crate::proxy) betas: Betas,
+    /// Beta features that the body of a request to InvokeModel names, until the service has refused them.
+    pub(in crate::proxy) sent_betas: Box<[Box<str>]>,
+    /// Whether the service has refused the beta features, so that the request is sent again without them.
+    pub(in crate::proxy) betas_refused: bool,
     pub(in crate::proxy) upstream_route: Arc<UpstreamRoute>,
     /// Concurrency permit at the target, until the outcome of the attempt is known.
     pub(in crate::proxy) permit: Option<TargetPermit>,

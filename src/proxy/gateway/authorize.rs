@@ -5,7 +5,9 @@ use std::time::Duration;
 use http::{HeaderMap, header};
 use pingora::http::RequestHeader;
 
+use super::attempt::Attempt;
 use super::context::Context;
+use super::invoke::{judge_betas, may_refuse_betas};
 use super::phase::internal_error;
 use crate::cloud::sigv4::PayloadHash;
 use crate::proxy::Gateway;
@@ -77,22 +79,31 @@ pub(super) fn judge_authorization(ctx: &mut Context, status: u16, headers: &Head
     true
 }
 
-/// Judges the body of a refusal that its head does not name.
+/// Judges the body of a refusal that its head does not name, or that may concern the beta features of the request.
 pub(super) fn judge_refusal(ctx: &mut Context, status: u16, body: &[u8]) {
-    let Some(attempt) = ctx.attempt_mut().filter(|attempt| attempt.unnamed_refusal) else { return };
-    attempt.unnamed_refusal = false;
-    if let (Some(credential), Some(with)) = (&attempt.upstream_route.credential, attempt.authorized) {
+    let is_judged = |attempt: &&mut Attempt| attempt.unnamed_refusal || may_refuse_betas(attempt, status);
+    let Some(attempt) = ctx.attempt_mut().filter(is_judged) else { return };
+    if std::mem::take(&mut attempt.unnamed_refusal)
+        && let (Some(credential), Some(with)) = (&attempt.upstream_route.credential, attempt.authorized)
+    {
         attempt.remedy = credential.judge_body(with, status, body);
     }
     if attempt.remedy.is_none() {
+        judge_betas(attempt, status, body);
+    }
+    if attempt.remedy.is_none() && !attempt.betas_refused {
         // The provider has answered: this body is not sent again.
         ctx.drop_body();
     }
 }
 
 impl Gateway {
-    /// Prepares a refused attempt for another authorization. Returns false if there is none.
+    /// Prepares a refused attempt to be sent again: without its beta features, or with another authorization. Returns
+    /// false if neither is possible.
     pub(super) async fn reauthorize(&self, ctx: &mut Context, within: Duration) -> bool {
+        if self.resend_without_betas(ctx) {
+            return true;
+        }
         let Some(attempt) = ctx.attempt_mut() else { return false };
         let Some(remedy) = attempt.remedy.take() else { return false };
         attempt.reauthorized = true;

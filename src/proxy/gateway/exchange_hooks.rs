@@ -297,7 +297,7 @@ impl ExchangeHooks for Gateway {
     }
 
     fn has_remedy(&self, ctx: &Context) -> bool {
-        ctx.attempt().is_some_and(|attempt| attempt.remedy.is_some())
+        ctx.attempt().is_some_and(|attempt| attempt.remedy.is_some() || attempt.betas_refused)
     }
 
     fn reauthorize<'h>(&'h self, ctx: &'h mut Context, within: Duration) -> HookFuture<'h, bool> {

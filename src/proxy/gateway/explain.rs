@@ -1,7 +1,7 @@
 //! Explanation of a request: what each of its targets would get, without sending anything.
 
 use crate::admin::{ExplainRequest, ExplainedTarget, Explanation};
-use crate::canonical::{Thinking, Usage};
+use crate::canonical::{Dialect, Thinking, Usage};
 use crate::json::EscapedString;
 use crate::proxy::Gateway;
 use crate::route::{Model, Target, upstream_api};
@@ -35,7 +35,7 @@ impl Gateway {
 }
 
 fn count(model: &Model, request: &ExplainRequest<'_>) -> Option<u64> {
-    let family = model.targets.first().map_or(&*model.id, |target| &*target.model);
+    let family = model.targets.first().map_or(&*model.id, |target| target.known_model());
     let decoded = decode_request(request.format, request.body).ok()?;
     Some(count_request(TokenizerFamily::of(family), &decoded))
 }
@@ -52,7 +52,7 @@ fn explain_target(target: &Target, request: &ExplainRequest<'_>, thinking: Think
         return ExplainedTarget { error, ..explained };
     };
     let explained = ExplainedTarget { format: Some(format), ..explained };
-    let dialect = target.provider.dialect(api, &target.model);
+    let dialect = Dialect { model: &target.model, ..target.provider.dialect(api, target.known_model()) };
     let fits = || {
         let may_differ = api == Api::Chat && target.provider.needs_adaptation();
         !may_differ || chat::request::fits(request.body, &dialect)

@@ -21,6 +21,7 @@ use super::selection::{BodyRef, Selection};
 use super::spans;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
+use crate::provider::ToolBetas;
 use crate::proxy::Gateway;
 use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::proxy::driver::outcome::ExchangeOutcome;
@@ -143,7 +144,7 @@ impl Gateway {
         permit: TargetPermit,
         body: BodyRef<'_>,
     ) -> Result<Attempt, ApiError> {
-        let RouteRequest { model, name, alias, thinking, api, action, label, session } = wanted;
+        let RouteRequest { model, name, alias, thinking, api, action, label, session, tool_betas } = wanted;
         let target = model.targets.get(index);
         let (upstream, betas) = resolve_upstream_api(target, api, &body);
         check_guardrail(ctx, target, upstream)?;
@@ -169,6 +170,7 @@ impl Gateway {
             // A provider that does not compact is asked for an ordinary response.
             action: action.filter(|_| compaction.is_none()),
             stream: wanted.is_stream(&body),
+            tool_betas: tool_betas.with(ToolBetas::of(betas.named.iter().map(|name| &**name))),
             caching: self.plan_caching(ctx, model, target, upstream, &CachedPrompt { session, body: &body }),
             compaction,
         };

@@ -139,7 +139,7 @@ fn all_targets(model: &Model, has: fn(&Dialect<'_>) -> bool) -> bool {
 fn has_gpt5_parameters(model: &Model) -> bool {
     model.enabled_targets().all(|target| {
         let api = upstream_api(target, Api::Responses);
-        api.is_none_or(|api| target.provider.has_gpt5_parameters(api, &target.model))
+        api.is_none_or(|api| target.provider.has_gpt5_parameters(api, target.known_model()))
     })
 }
 

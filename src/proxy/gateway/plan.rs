@@ -77,8 +77,8 @@ impl Selection {
         edits
             .extend(body.removals(target.provider.invokes(self.upstream), instead.map(|(member, _)| member)));
         let mut spelled = Respelling::default();
-        if body.may_be_spelled() && self.upstream == self.api {
-            spelled = body.respelled(&self.upstream_route.dialect(target));
+        if self.upstream == self.api && self.may_be_respelled(&body, target) {
+            spelled = body.respelled(&self.dialect(target));
             edits.append(&mut spelled.edits);
         }
         let caching = self.caching.edit(&body, &mut edits);
@@ -107,7 +107,8 @@ impl Selection {
     pub(in crate::proxy) fn needs_parse(&self, body: &Body) -> bool {
         let job =
             matches!(self.api, Api::Embeddings | Api::EmbedContent | Api::Rerank) || body.image.is_some();
-        job || (self.api == self.upstream && (self.needs_adaptation() || body.may_be_spelled()))
+        let is_edited = || self.target().is_ok_and(|target| self.may_be_respelled(body, target));
+        job || (self.api == self.upstream && (self.needs_adaptation() || is_edited()))
     }
 
     fn needs_adaptation(&self) -> bool {
@@ -119,10 +120,10 @@ impl Selection {
         let Ok(target) = self.target() else { return true };
         let replacement = target.provider.model_replacement(self.upstream).map(|(member, _)| member);
         let by_path = target.provider.invokes(self.upstream);
-        if self.upstream == Api::Messages && body.may_be_spelled() {
+        if self.upstream == Api::Messages && self.may_be_respelled(body, target) {
             // Two edits of neighbours may remove the same comma.
             let removed = body.removals(by_path, replacement);
-            let spelled = body.respelled(&self.upstream_route.dialect(target));
+            let spelled = body.respelled(&self.dialect(target));
             let touch = |one: &Edit, other: &Edit| {
                 one.range.start < other.range.end && other.range.start < one.range.end
             };
@@ -168,6 +169,8 @@ impl Selection {
             warning: None,
             is_completed: false,
             betas: Betas::default(),
+            sent_betas: Box::default(),
+            betas_refused: false,
             permit: self.permit,
             payload_hash: None,
             authorized: None,
@@ -215,7 +218,7 @@ impl Selection {
             named: name.to_owned(),
             model: self.reply_name().clone(),
             upstream: target.model.clone(),
-            dialect: target.provider.embedding(self.upstream, &target.model),
+            dialect: target.provider.embedding(self.upstream, target.known_model()),
         };
         match embed::route_embeddings(asked)? {
             embed::EmbedRoute::Passthrough { base64 } => {
@@ -234,7 +237,7 @@ impl Selection {
             body: body.into_contiguous(),
             model: self.reply_name().clone(),
             upstream: target.model.clone(),
-            dialect: target.provider.ranking(&target.model),
+            dialect: target.provider.ranking(target.known_model()),
         };
         Ok(Attempt { job: Some(Box::new(rank::RankJob::new(asked)?)), ..self.into_attempt() })
     }
@@ -327,7 +330,7 @@ impl Gateway {
             return Err(ApiError::new(ErrorKind::Unsupported, message).param("model").into());
         };
         let array = matches!(chosen.action, Some(Action::Stream { sse: false }));
-        let dialect = chosen.upstream_route.dialect(target);
+        let dialect = chosen.dialect(target);
         let ask = TranslateRequest {
             client,
             provider,

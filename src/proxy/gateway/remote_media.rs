@@ -64,7 +64,7 @@ impl Gateway {
         let wanted = {
             let target = chosen.target()?;
             let turn = self.offload.acquire(text.len()).await?;
-            let dialect = chosen.upstream_route.dialect(target);
+            let dialect = chosen.dialect(target);
             turn.run(|| remote_urls(text, client, provider, &dialect, stored))
         };
         if wanted.is_empty() {

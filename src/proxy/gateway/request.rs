@@ -11,6 +11,7 @@ use super::cors;
 use super::fallback::{not_offered, session};
 use super::guardrail::requested_guardrail;
 use super::images;
+use super::invoke::tool_betas;
 use super::listing::{ListingRequest, list_models};
 use super::phase::RoutedRequest;
 use super::refusals::{short, unknown_model};
@@ -303,6 +304,7 @@ impl Gateway {
             action: endpoint.action(),
             label: endpoint.label(),
             session,
+            tool_betas: tool_betas(model, api, &client.req_header().headers),
         };
         let (attempt, retry_state) = if body.text.len() < LARGE_BODY {
             self.select_target(ctx, wanted, fitting, body).await?

@@ -9,6 +9,7 @@ use super::attempt::{Attempt, Translation};
 use super::authorize::{judge_authorization, judge_refusal};
 use super::context::Context;
 use super::invoke::add_invocation;
+use super::invoke::may_refuse_betas;
 use super::phase::UpstreamResponse;
 use super::phase::internal_error;
 use super::prompt_cache::cache_usage;
@@ -69,9 +70,11 @@ impl Gateway {
         let plan = ctx.attempt().ok_or_else(internal_error)?;
         if head.status.is_success() {
             let mut arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
+            // A translation reads what Bedrock adds, and a client of InvokeModel gets it.
+            let keeps_added = ctx.is_invoke() || plan.translation.is_some();
             let invoked = (arrival == Arrival::EventStream && plan.api == Api::Messages)
                 .then(|| InvokeStream::new(self.limits.frame))
-                .map(|stream| Box::new(if ctx.is_invoke() { stream.keeping_added() } else { stream }));
+                .map(|stream| Box::new(if keeps_added { stream.keeping_added() } else { stream }));
             if invoked.is_some() {
                 arrival = Arrival::Events;
             }
@@ -113,10 +116,11 @@ impl Gateway {
             let (status, body) = (error_status(status, text(&names::X_AMZN_ERRORTYPE)), BytesMut::new());
             ctx.phase.answer(UpstreamResponse::Refused { status, retry_after, body, suspended });
         }
-        if ctx.attempt().is_some_and(|attempt| attempt.authorized.is_some())
-            && judge_authorization(ctx, status, &head.headers)
-        {
-            // The same body is sent again with another authorization.
+        let may_refuse_betas = ctx.attempt().is_some_and(|attempt| may_refuse_betas(attempt, status));
+        let may_renew = ctx.attempt().is_some_and(|attempt| attempt.authorized.is_some())
+            && judge_authorization(ctx, status, &head.headers);
+        if may_renew || may_refuse_betas {
+            // The body is sent again with another authorization, or without the beta features that it names.
             return Ok(());
         }
         // The provider has answered: this body is not sent again. A fallback encodes a new one from the retry state.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
+use crate::provider::ToolBetas;
 use crate::route::Model;
 use crate::route::candidates::Candidates;
 use crate::route::pick::PickRequest;
@@ -25,6 +26,8 @@ pub(in crate::proxy) struct RouteRequest<'w> {
     pub(in crate::proxy) label: &'static str,
     /// Hash of the client's session header, where affinity or prompt caching needs it. `None` if it sent none.
     pub(in crate::proxy) session: Option<u64>,
+    /// Beta features of the header that decide which members of tools a target takes.
+    pub(in crate::proxy) tool_betas: ToolBetas,
 }
 
 impl RouteRequest<'_> {
@@ -51,6 +54,7 @@ pub(in crate::proxy) struct RetryState {
     pub(in crate::proxy) action: Option<Action>,
     label: &'static str,
     session: Option<u64>,
+    tool_betas: ToolBetas,
     pub(in crate::proxy) body: Box<Body>,
     /// Targets tried, limits of retries, and the best error so far.
     pub(in crate::proxy) candidates: Candidates,
@@ -58,19 +62,19 @@ pub(in crate::proxy) struct RetryState {
 
 impl RetryState {
     pub(super) fn new(wanted: &RouteRequest<'_>, body: Box<Body>, ask: PickRequest) -> RetryState {
-        let RouteRequest { model, name, alias, thinking, api, action, label, session } = *wanted;
+        let RouteRequest { model, name, alias, thinking, api, action, label, session, tool_betas } = *wanted;
         let name = (*name != *model.id).then(|| name.into());
         let candidates = Candidates::new(ask, model.routing.retry);
         let alias = alias.cloned();
         let model = model.clone();
-        RetryState { model, name, alias, thinking, api, action, label, session, body, candidates }
+        RetryState { model, name, alias, thinking, api, action, label, session, tool_betas, body, candidates }
     }
 
     pub(super) fn route_request(&self) -> RouteRequest<'_> {
-        let RetryState { model, name, alias, label, .. } = self;
+        let RetryState { model, name, alias, .. } = self;
         let name = name.as_deref().unwrap_or(&model.id);
         let alias = alias.as_ref();
-        let (thinking, api, action) = (self.thinking, self.api, self.action);
-        RouteRequest { model, name, alias, thinking, api, action, label, session: self.session }
+        let RetryState { thinking, api, action, label, session, tool_betas, .. } = *self;
+        RouteRequest { model, name, alias, thinking, api, action, label, session, tool_betas }
     }
 }

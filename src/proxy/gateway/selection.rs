@@ -4,10 +4,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::cache_plan::CachePlan;
+use crate::canonical::Dialect;
 use crate::json::{EscapedString, JsonRope, JsonText};
+use crate::provider::ToolBetas;
 use crate::proxy::upstream_route::UpstreamRoute;
-use crate::route::Model;
 use crate::route::target_handle::TargetPermit;
+use crate::route::{Model, Target};
 use crate::translate::CompactionOptions;
 use crate::wire::Api;
 use crate::wire::path::Action;
@@ -60,6 +62,8 @@ pub(in crate::proxy) struct Selection {
     pub(in crate::proxy) upstream: Api,
     pub(in crate::proxy) action: Option<Action>,
     pub(in crate::proxy) stream: bool,
+    /// Beta features that decide which members of tools the target takes.
+    pub(in crate::proxy) tool_betas: ToolBetas,
     /// Prompt caching that is added to the body.
     pub(in crate::proxy) caching: CachePlan,
     /// Compaction by the gateway; `None` for all other requests.
@@ -67,6 +71,16 @@ pub(in crate::proxy) struct Selection {
 }
 
 impl Selection {
+    /// Returns the capability profile of the target's model for this request.
+    pub(super) fn dialect<'t>(&self, target: &'t Target) -> Dialect<'t> {
+        target.provider.with_betas(self.upstream_route.dialect(target), self.upstream, self.tool_betas)
+    }
+
+    /// Returns whether a body in the target's format may need edits for the target.
+    pub(super) fn may_be_respelled(&self, body: &Body, target: &Target) -> bool {
+        body.may_be_spelled() || target.provider.invokes(self.upstream) && body.may_have_refused_members()
+    }
+
     /// Returns the name of the model in the response.
     pub(super) fn reply_name(&self) -> &EscapedString {
         self.alias.as_deref().unwrap_or(&self.model.escaped_id)

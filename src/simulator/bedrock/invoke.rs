@@ -76,8 +76,53 @@ fn to_messages(body: &Value, model: &Model) -> Result<(Value, bool), ApiError> {
     if betas.iter().any(|beta| !BETAS.contains(&beta.as_str())) {
         return Err(ApiError::invalid("invalid beta flag"));
     }
+    check_tools(body.get("tools"), &betas)?;
+    for name in ["tools", "system", "messages"] {
+        check_marks(body.get(name).unwrap_or(&Value::Null), name)?;
+    }
+    check_marks(&json!({"cache_control": body.get("cache_control")}), "")?;
     body.insert("model".to_owned(), json!(model.claude()));
     Ok((Value::Object(body), !betas.is_empty()))
+}
+
+/// Refuses the members of tools that the service does not know, or only with a beta.
+fn check_tools(tools: Option<&Value>, betas: &[String]) -> Result<(), ApiError> {
+    let members = [
+        ("eager_input_streaming", None),
+        ("allowed_callers", None),
+        ("defer_loading", Some("tool-search-tool-2025-10-19")),
+        ("input_examples", Some("tool-examples-2025-10-29")),
+    ];
+    for (at, tool) in tools.and_then(Value::as_array).into_iter().flatten().enumerate() {
+        for (name, needed) in members {
+            let is_known = needed.is_some_and(|needed| betas.iter().any(|beta| beta == needed));
+            if tool.get(name).is_some() && !is_known {
+                return Err(extra_input(&format!("tools.{at}.custom.{name}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses cache marks with a scope, in tools, system prompt and turns. Schemas and inputs of tools may have anything.
+fn check_marks(value: &Value, path: &str) -> Result<(), ApiError> {
+    match value {
+        Value::Array(items) => {
+            items.iter().enumerate().try_for_each(|(at, item)| check_marks(item, &format!("{path}.{at}")))
+        }
+        Value::Object(members) => {
+            if members.get("cache_control").is_some_and(|mark| mark.get("scope").is_some()) {
+                return Err(extra_input(&format!("{path}.cache_control.ephemeral.scope")));
+            }
+            let inner = members.iter().filter(|(name, _)| matches!(name.as_str(), "content" | "source"));
+            inner.into_iter().try_for_each(|(name, value)| check_marks(value, &format!("{path}.{name}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn extra_input(path: &str) -> ApiError {
+    ApiError::invalid(format!("{path}: Extra inputs are not permitted"))
 }
 
 /// Betas that the service knows, November 2026.

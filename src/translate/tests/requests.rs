@@ -7,6 +7,7 @@ use crate::json::EscapedString;
 use crate::provider::{BaseUrl, Preset, Provider, ProviderKind, Setup};
 use crate::translate::{Outgoing, PromptCaching, StoreOptions, TranslateRequest, outgoing_stored};
 use crate::wire::Format;
+use crate::wire::loss::LossPolicy;
 
 /// Returns the body that is sent to a provider, and the lost elements.
 pub(super) fn sent(
@@ -144,6 +145,24 @@ fn mapping_12_tool_members_stay_when_encoded_in_the_same_format() {
 }
 
 #[test]
+fn tool_members_that_invoke_model_refuses_are_left_out_with_a_warning() {
+    let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "tools": [
+        {"name": "a", "input_schema": {"type": "object"}, "input_examples": [{}], "defer_loading": true},
+        {"type": "bash_20250124", "name": "bash", "allowed_callers": ["direct"], "defer_loading": false},
+    ]});
+    let claude = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
+    let made = made(None, ProviderKind::Bedrock, claude, Format::Messages, Format::Messages, &body);
+    let anew: Value = serde_json::from_slice(&made.body).unwrap();
+    assert_eq!(
+        anew["tools"],
+        json!([{"name": "a", "input_schema": {"type": "object"}}, {"type": "bash_20250124", "name": "bash"}])
+    );
+    let losses: Vec<_> = made.losses.iter().map(|loss| (&*loss.element, loss.policy)).collect();
+    let warned = ["input_examples", "defer_loading", "allowed_callers"];
+    assert_eq!(losses, warned.map(|name| (name, LossPolicy::Warn)));
+}
+
+#[test]
 fn client_1_tool_namespace_keeps_its_description() {
     let body = json!({"model": "m", "input": "Hi", "tools": [
         {"type": "namespace", "name": "g", "description": "All about g.", "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}]},
@@ -258,7 +277,7 @@ fn mapping_9_search_settings_of_generate_are_reported_as_lost() {
             (sent["tools"].as_array().map(Vec::len), losses),
             (Some(1), vec!["web_search_settings".to_owned()])
         );
-        assert_eq!(crate::wire::loss::policy("web_search_settings", to), crate::wire::loss::LossPolicy::Warn);
+        assert_eq!(crate::wire::loss::policy("web_search_settings", to), LossPolicy::Warn);
     }
 }
 
@@ -304,4 +323,27 @@ fn mapping_12_compaction_of_another_format_is_reported_as_lost() {
     };
     assert_eq!(lost(Format::Messages, &claude), ["server_tool_block"]);
     assert_eq!(lost(Format::Responses, &codex), ["server_tool_block"]);
+}
+
+/// The text is carried; that a guardrail is to check it is not, which the client is told.
+#[test]
+fn text_for_a_guardrail_is_carried_with_a_warning() {
+    let guarded =
+        |text: &str| json!({"guardContent": {"text": {"text": text, "qualifiers": ["guard_content"]}}});
+    let body = json!({"system": [guarded("Be brief.")],
+        "messages": [{"role": "user", "content": [{"text": "a"}, guarded("b")]}]});
+    let claude = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
+    for (kind, model, to) in [
+        (ProviderKind::OpenAi, "gpt-4.1", Format::Chat),
+        (ProviderKind::OpenAi, "gpt-4.1", Format::Responses),
+        (ProviderKind::Anthropic, "claude-sonnet-4-5", Format::Messages),
+        (ProviderKind::Bedrock, claude, Format::Messages),
+        (ProviderKind::Gemini, "gemini-2.5-pro", Format::Generate),
+    ] {
+        let made = made(None, kind, model, Format::Converse, to, &body);
+        let losses: Vec<_> = made.losses.iter().map(|loss| (&*loss.element, loss.policy)).collect();
+        assert_eq!(losses, [("guardContent", LossPolicy::Warn)], "{to}");
+        let text = std::str::from_utf8(&made.body).unwrap();
+        assert!(text.contains("Be brief.") && text.contains("\"b\"") && !text.contains("guard"), "{text}");
+    }
 }

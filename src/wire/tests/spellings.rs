@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use crate::canonical::dialect::{ReasoningSupport, SamplingSupport};
-use crate::canonical::{Dialect, Effort};
+use crate::canonical::{Dialect, Effort, Quirks};
 use crate::wire::Api;
 use crate::wire::request::{Body, BodyReader};
 use crate::wire::spelling::{Betas, applied};
@@ -175,6 +175,45 @@ fn spelling_check_is_skipped_for_ordinary_bodies() {
     }
 }
 
+/// Members that a platform refuses, as Bedrock does for requests without the beta features of tools.
+const PLATFORM: Quirks = Quirks {
+    lacks: &[&["eager_input_streaming", "allowed_callers", "cache_control.scope", "defer_loading"]],
+    ..Quirks::PLAIN
+};
+
+#[test]
+fn members_that_a_platform_refuses_are_removed_at_every_split() {
+    let mark = r#""cache_control":{"type":"ephemeral","scope":"global"}"#;
+    let plain = r#""cache_control":{"type":"ephemeral"}"#;
+    for (text, expected, dropped) in [
+        (
+            r#"{"model":"m","max_tokens":9,"messages":[1],"tools":[{"eager_input_streaming":true,"name":"f","allowed_callers":["direct"] , "defer_loading" : false},{"name":"g","input_schema":{"defer_loading":1},"input_examples":[{"allowed_callers":1}]}, 3]}"#.to_owned(),
+            r#"{"model":"m","max_tokens":9,"messages":[1],"tools":[{"name":"f"},{"name":"g","input_schema":{"defer_loading":1},"input_examples":[{"allowed_callers":1}]}, 3]}"#.to_owned(),
+            &["eager_input_streaming", "allowed_callers"][..],
+        ),
+        (
+            format!(
+                r#"{{"model":"m",{mark},"max_tokens":9,"system":[{{"type":"text",{mark}}}],"tools":[{{{mark},"defer_loading":true}}],"messages":[{{"role":"user","content":[{{"type":"tool_result","content":[{{"type":"text",{mark}}}]}},{{"input":{{{mark}}}}},{{"cache_control":{{"scope":"x" , "type":"persistent"}}}}]}}]}}"#
+            ),
+            format!(
+                r#"{{"model":"m",{plain},"max_tokens":9,"system":[{{"type":"text",{plain}}}],"tools":[{{{plain}}}],"messages":[{{"role":"user","content":[{{"type":"tool_result","content":[{{"type":"text",{plain}}}]}},{{"input":{{{mark}}}}},{{"cache_control":{{"type":"ephemeral","ttl":"1h"}}}}]}}]}}"#
+            ),
+            &["cache_control.scope", "defer_loading"],
+        ),
+    ] {
+        let platform = Dialect { quirks: const { &PLATFORM }, ..dialect() };
+        for size in (1..text.len()).step_by(7) {
+            let body = read(Api::Messages, &text, size);
+            assert!(body.may_have_refused_members());
+            assert_eq!(applied(&body, &platform), expected, "in pieces of {size}");
+            assert_eq!(body.respelled(&platform).dropped, dropped);
+            assert!(!applied(&body, &dialect()).contains(&expected), "the format's own provider takes them");
+        }
+    }
+    let plain = read(Api::Messages, r#"{"model":"m","max_tokens":9,"messages":[1]}"#, 9);
+    assert!(!plain.may_have_refused_members());
+}
+
 #[test]
 fn beta_headers_are_derived_from_the_body() {
     let of = |text: &str| read(Api::Messages, text, 5).betas();
@@ -274,6 +313,9 @@ fn any_value() -> impl Strategy<Value = serde_json::Value> {
         "ttl",
         "role",
         "name",
+        "scope",
+        "defer_loading",
+        "allowed_callers",
     ]);
     leaf.prop_recursive(5, 48, 5, move |inner| {
         prop_oneof![
@@ -304,6 +346,9 @@ proptest! {
             let once = applied(&read(api, &text, usize::MAX), &dialect());
             prop_assert!(serde_json::from_str::<serde_json::Value>(&once).is_ok(), "{} -> {}", text, once);
             prop_assert_eq!(&applied(&read(api, &text, size), &dialect()), &once);
+            let platform = Dialect { quirks: const { &PLATFORM }, ..dialect() };
+            let plain = applied(&read(api, &text, size), &platform);
+            prop_assert!(serde_json::from_str::<serde_json::Value>(&plain).is_ok(), "{} -> {}", text, plain);
             // A function nested twice is not a known spelling.
             if api != Api::Responses {
                 prop_assert_eq!(&applied(&read(api, &once, usize::MAX), &dialect()), &once);

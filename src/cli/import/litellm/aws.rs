@@ -102,7 +102,7 @@ pub(super) fn report(context: &mut Context<'_>, params: &Field<'_>) {
         ("aws_session_name", "provider.aws.session_name"),
         ("aws_external_id", "provider.aws.external_id"),
         ("aws_bedrock_runtime_endpoint", "provider.base_url"),
-        ("model_id", "model.targets.model"),
+        ("model_id", "model.targets.model, model.targets.family"),
     ] {
         if let Some(field) = params.get(key) {
             context.report.taken(&field, target);

@@ -13,6 +13,8 @@ pub(super) struct Deployment {
     pub(super) origin: String,
     pub(super) provider: ProviderDraft,
     pub(super) model: String,
+    /// Model that the name hides; `None` if it hides none.
+    pub(super) family: Option<String>,
     pub(super) weight: Option<f64>,
     pub(super) order: u64,
     pub(super) rpm: Option<u64>,
@@ -73,6 +75,7 @@ pub(super) fn read(context: &mut Context<'_>, field: &Field<'_>) -> FieldResult<
         id,
         provider,
         model: endpoint.model,
+        family: endpoint.family,
         weight: None,
         order: 0,
         rpm: None,

@@ -2,6 +2,7 @@
 
 use super::prefixes::{self, BaseRule, ProviderPrefix};
 use crate::cli::import::draft::ProviderDraft;
+use crate::config::is_aws_region;
 use crate::provider::{BaseUrl, ProviderKind};
 
 /// Parameters of a deployment that decide where it leads to, with references resolved.
@@ -28,6 +29,8 @@ pub(in crate::cli::import) struct DeploymentEndpoint {
     pub(in crate::cli::import) provider: ProviderDraft,
     /// Name of the model at the provider.
     pub(in crate::cli::import) model: String,
+    /// Model that the name hides; `None` if it hides none.
+    pub(in crate::cli::import) family: Option<String>,
     /// Environment variable of the credential that applies without `api_key`.
     pub(in crate::cli::import) env: Option<&'static str>,
     /// File of the credential, for providers whose credential is a token that is renewed.
@@ -196,10 +199,7 @@ fn bedrock(given: &Parameters, model: &str) -> Result<DeploymentEndpoint, String
         model = rest;
     }
     let region = region.ok_or("aws_region_name is not known; give it, or set AWS_REGION while importing")?;
-    // As the configuration requires it of `provider.aws.region`.
-    let is_sound = (1..=32).contains(&region.len())
-        && region.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-    if !is_sound {
+    if !is_aws_region(region) {
         return Err(format!("{region:?} is not a region of AWS"));
     }
     let mut provider = ProviderDraft::new("bedrock", ProviderKind::Bedrock, "");
@@ -207,11 +207,16 @@ fn bedrock(given: &Parameters, model: &str) -> Result<DeploymentEndpoint, String
     if let Some(base) = &given.base {
         provider.base_url = Some(base_url(base, BaseRule::Whole, provider.kind)?);
     }
-    let model = given.model_id.as_deref().unwrap_or(model);
-    if model.is_empty() || model.len() > 256 {
+    // An ARN may hide which model it is.
+    let (model, family) = match given.model_id.as_deref().filter(|id| *id != model) {
+        Some(id) => (id, Some(model).filter(|_| id.starts_with("arn:"))),
+        None => (model, None),
+    };
+    if [Some(model), family].into_iter().flatten().any(|name| name.is_empty() || name.len() > 256) {
         return Err("the name of a model must have 1 to 256 bytes".to_owned());
     }
-    Ok(DeploymentEndpoint { provider, model: model.to_owned(), env: None, token_file: None, note: "" })
+    let (model, family) = (model.to_owned(), family.map(str::to_owned));
+    Ok(DeploymentEndpoint { provider, model, family, env: None, token_file: None, note: "" })
 }
 
 fn finish(
@@ -235,7 +240,7 @@ fn finish(
     if provider.base_url.as_deref() == provider.kind.default_base_url() {
         provider.base_url = None;
     }
-    Ok(DeploymentEndpoint { provider, model: model.to_owned(), env, token_file: None, note })
+    Ok(DeploymentEndpoint { provider, model: model.to_owned(), family: None, env, token_file: None, note })
 }
 
 /// Returns the base URL with its version segment.
@@ -283,6 +288,23 @@ mod tests {
         let given = Parameters { model: model.to_owned(), base, ..Parameters::default() };
         let endpoint = resolve(&given).unwrap();
         (endpoint.provider.kind.name(), endpoint.provider.base_url, endpoint.model)
+    }
+
+    #[test]
+    fn arn_of_a_profile_has_the_family_of_its_model() {
+        let of = |id: Option<&str>| {
+            let (model, region) =
+                ("bedrock/us.anthropic.claude-sonnet-4-6".to_owned(), "us-east-1".to_owned());
+            let model_id = id.map(str::to_owned);
+            let given = Parameters { model, region: Some(region), model_id, ..Parameters::default() };
+            let endpoint = resolve(&given).unwrap();
+            (endpoint.model, endpoint.family)
+        };
+        let claude = "us.anthropic.claude-sonnet-4-6".to_owned();
+        let arn = "arn:aws:bedrock:us-east-1:000000000000:application-inference-profile/abcdefghijkl";
+        assert_eq!(of(None), (claude.clone(), None));
+        assert_eq!(of(Some(arn)), (arn.to_owned(), Some(claude)));
+        assert_eq!(of(Some("eu.anthropic.claude-x")), ("eu.anthropic.claude-x".to_owned(), None));
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub(super) fn join(context: &mut Context<'_>, deployments: &[Deployment]) {
         let provider = context.draft.provider(provider);
         let tier = orders.iter().position(|order| *order == deployment.order).unwrap_or(0).min(15);
         let target = TargetDraft {
+            family: deployment.family.clone(),
             weight,
             tier: u8::try_from(tier).unwrap_or(15),
             concurrent: deployment.concurrent,

@@ -16,7 +16,7 @@ use crate::canonical::video::{PictureRole, PictureSource, Video, VideoDialect, V
 use crate::canonical::{ElementLoss, Product};
 use crate::error::{ApiError, ErrorKind};
 use crate::kv::NewTask;
-use crate::provider::VideoStep;
+use crate::provider::{ToolBetas, VideoStep};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::body_memory::RequestBudget;
@@ -369,6 +369,7 @@ fn bodyless_attempt(road: &TaskRoute, permit: Option<TargetPermit>, api: Api) ->
         upstream: api,
         action: None,
         stream: false,
+        tool_betas: ToolBetas::default(),
         caching: CachePlan::default(),
         compaction: None,
     };

@@ -11,6 +11,7 @@ use crate::ledger::{
     AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent, UsageRecord,
 };
 use crate::metrics::Metrics;
+use crate::provider::ToolBetas;
 use crate::proxy::driver::shutdown::Shutdown;
 use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
 use crate::proxy::gateway::billing::Billing;
@@ -106,6 +107,7 @@ impl Setup {
             upstream: Api::Chat,
             action: None,
             stream: true,
+            tool_betas: ToolBetas::default(),
             caching: CachePlan::default(),
             compaction: None,
         };

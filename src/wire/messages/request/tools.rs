@@ -61,10 +61,31 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         }
         if own {
             for tool in self.request.extra.iter().filter(is_server) {
-                self.json.raw(tool.value);
+                self.server_tool(tool.value);
             }
         }
         self.json.end_array();
+    }
+
+    /// Writes a tool that the provider defines or runs itself, without the members that this platform refuses.
+    fn server_tool(&mut self, tool: RawJson<'_>) {
+        let quirks = self.dialect.quirks;
+        if quirks.lacks.is_empty() {
+            self.json.raw(tool);
+            return;
+        }
+        self.json.begin_object();
+        // Cannot fail: the decoder has read the members.
+        let _ = members(&mut Cursor::new(tool.text()), |key, json| {
+            let value = json.raw()?;
+            if !quirks.lacks(key.escaped()) {
+                self.json.paste_key(key).raw(value);
+            } else if value.as_bool() != Some(false) {
+                self.notes.lose(key.escaped().to_owned());
+            }
+            Ok(())
+        });
+        self.json.end_object();
     }
 
     fn tool(&mut self, tool: &Tool<'_>) {
@@ -89,7 +110,7 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         if let Some(strict) = strict {
             self.json.key("strict").boolean(strict);
         }
-        for extra in tool.extra.iter().filter(|_| own) {
+        for extra in tool.extra.iter().filter(|extra| own && !self.dialect.quirks.lacks(extra.name)) {
             self.json.key(extra.name).raw(extra.value);
         }
         self.write_mark(tool.cache, self.automatic.of_tool(tool));

@@ -3,7 +3,7 @@
 use super::super::content::{Content, OpenBlock};
 use super::super::finish;
 use super::super::usage::Counts;
-use crate::canonical::{BlockKind, Event, Slots, Start};
+use crate::canonical::{BlockKind, Event, Finish, Slots, Start};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::codec::CutText;
 use crate::wire::watch::members;
@@ -26,7 +26,14 @@ pub struct Decoder {
     counts: Counts,
     /// `stop_reason` and `stop_sequence`.
     finish: Option<(String, Option<String>)>,
+    /// Whether a guardrail of the platform has replaced the response.
+    intervened: bool,
 }
+
+/// Result of a guardrail that Bedrock adds to a response of InvokeModel, and its value if the guardrail has intervened.
+/// The stop reason does not say it. Source: Amazon Bedrock User Guide, "Use a guardrail with the InvokeModel operation".
+const GUARDRAIL_ACTION: &str = "amazon-bedrock-guardrailAction";
+const INTERVENED: &str = "INTERVENED";
 
 /// Members of a frame other than a delta.
 #[derive(Default)]
@@ -113,6 +120,7 @@ impl Decoder {
                 "delta" => frame.delta = Some(json.raw()?),
                 "usage" => frame.usage = Some(json.raw()?),
                 "error" => frame.error = Some(json.raw()?).filter(|error| !error.is_null()),
+                GUARDRAIL_ACTION => self.guardrail(json.raw()?),
                 _ => json.skip()?,
             }
             first = false;
@@ -254,9 +262,14 @@ impl Decoder {
                     self.finish = Some((reason, Some(sequence.escaped().to_owned())));
                 }
             }
+            GUARDRAIL_ACTION => self.guardrail(json.raw()?),
             _ => json.skip()?,
         }
         Ok(())
+    }
+
+    fn guardrail(&mut self, action: RawJson<'_>) {
+        self.intervened |= action.as_str().is_some_and(|action| action.escaped() == INTERVENED);
     }
 
     /// Opens a block. `index` is the provider's index.
@@ -329,7 +342,10 @@ impl Decoder {
         }
         let (reason, sequence) = self.finish.take().unwrap_or_default();
         let sequence = sequence.as_deref().map(JsonStr::from_escaped);
-        let finish = finish::decode(JsonStr::from_escaped(&reason), sequence, self.called);
+        let finish = match self.intervened {
+            true => Finish::ContentFilter,
+            false => finish::decode(JsonStr::from_escaped(&reason), sequence, self.called),
+        };
         sink(Event::Finish { choice: 0, finish });
         sink(Event::End);
         self.over = true;

@@ -73,6 +73,14 @@ fn response_members_may_stand_in_any_order() {
 }
 
 #[test]
+fn intervention_of_a_guardrail_is_a_content_filter() {
+    let answer = read(
+        r#"{"type":"message","content":[{"type":"text","text":"No."}],"stop_reason":"end_turn","usage":{},"amazon-bedrock-guardrailAction":"INTERVENED"}"#,
+    );
+    assert_eq!((answer.blocks[0].text.as_str(), &answer.finishes[0].1), ("No.", &FinishOwned::ContentFilter));
+}
+
+#[test]
 fn fact_22_response_without_content_is_complete() {
     let answer = read(r#"{"type":"message","content":[],"stop_reason":"refusal","usage":{}}"#);
     assert!(answer.blocks.is_empty() && answer.complete);

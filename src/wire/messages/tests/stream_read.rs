@@ -385,3 +385,21 @@ fn stop_reason_null_is_not_replaced() {
     let answer = read(&[START, r#"{"type":"message_delta","delta":{"stop_reason":null},"usage":{}}"#, STOP]);
     assert_eq!(answer.finishes[0].1, FinishOwned::Other(String::new()));
 }
+
+#[test]
+fn intervention_of_a_guardrail_is_a_content_filter() {
+    let stop = |action: &str| {
+        format!(
+            r#"{{"type":"message_stop","amazon-bedrock-guardrailAction":{action},"amazon-bedrock-trace":{{}}}}"#
+        )
+    };
+    for (action, finish) in [
+        (r#""INTERVENED""#, FinishOwned::ContentFilter),
+        (r#""NONE""#, FinishOwned::Stop),
+        ("null", FinishOwned::Stop),
+    ] {
+        let answer = read(&[START, TEXT, &text("No."), STOP_0, END, &stop(action)]);
+        assert_eq!(answer.finishes, [(0, finish)], "{action}");
+        assert_eq!(answer.blocks[0].text, "No.");
+    }
+}
