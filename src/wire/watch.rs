@@ -100,7 +100,7 @@ fn classify_rare(format: Format, data: &[u8]) -> FrameClass {
 pub(super) fn type_in_front(data: &[u8]) -> Option<&[u8]> {
     let rest = data.strip_prefix(b"{\"type\":\"")?;
     // The longest event type has 46 bytes.
-    let end = rest.iter().take(64).position(|&byte| byte == b'"')?;
+    let end = memchr::memchr(b'"', rest.get(..64).unwrap_or(rest))?;
     rest.get(..end)
 }
 
