@@ -12,9 +12,6 @@ use crate::wire::chat::usage::UsageChunk;
 use crate::wire::watch::{self, FrameClass, FrameFacts, StreamEnd};
 use crate::wire::{Api, Format};
 
-/// Number of frames at the start of a stream that are always parsed.
-const READ_WHOLE: u64 = 8;
-
 /// Edit of one frame.
 pub(super) enum FrameEdit<'f> {
     /// Forwarded unchanged.
@@ -44,9 +41,8 @@ pub(super) fn read<'f>(
     // Performance: the first frames are parsed for the id and the number of choices, and so is every frame after a
     // choice has finished. Most other frames need only a substring search, which costs a tenth of parsing.
     if let Some(data) = data
-        && meter.frames() >= READ_WHOLE
+        && meter.may_skim()
         && changes.model.is_none()
-        && !meter.any_finished()
     {
         let glance = watch::classify(api.format().unwrap_or(Format::Chat), data);
         if glance != FrameClass::Read {

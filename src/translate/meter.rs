@@ -18,6 +18,9 @@ const MAX_NOTE: usize = 80;
 /// `model_context_window_exceeded`.
 const MAX_REASON: usize = 40;
 
+/// Number of frames at the start of a stream that are always parsed: for the id and the number of choices.
+const READ_WHOLE: u64 = 8;
+
 /// Input tokens that any request may have, whatever its size in bytes: see [`UsageBound`](crate::account::usage_bound).
 const FEW: u64 = 1 << 20;
 
@@ -34,6 +37,8 @@ pub struct Meter {
     content_frames: u64,
     seen: u64,
     finished: u64,
+    /// Whether a further frame need not be parsed if it has only content. One flag, because it is asked for each frame.
+    may_skim: bool,
     end: StreamEnd,
     /// Stored request and response parts for counting tokens if the provider reports no usage.
     counter: Counter,
@@ -75,6 +80,7 @@ impl Meter {
             content_frames: 0,
             seen: 0,
             finished: 0,
+            may_skim: false,
             end: StreamEnd::default(),
             counter: Counter::new(format, arrival),
             counted: false,
@@ -201,6 +207,7 @@ impl Meter {
         // One bit per choice: the stream is complete once every choice that has started has finished.
         self.seen |= sight.seen;
         self.finished |= sight.finished;
+        self.may_skim = self.frames >= READ_WHOLE && self.finished == 0;
         // The first terminator or error is final: frames behind it do not change the state.
         if self.end == StreamEnd::Open {
             self.end = sight.end;
@@ -224,6 +231,7 @@ impl Meter {
         self.steered = Some(Box::new(SteeredResponses { usage: self.usage, count, is_open: true }));
         self.end = StreamEnd::Open;
         (self.seen, self.finished) = (0, 0);
+        self.may_skim = self.frames >= READ_WHOLE;
     }
 
     /// Returns how many responses were steered and have a successor in this stream.
@@ -323,6 +331,12 @@ impl Meter {
     /// Returns true if any choice or candidate has its finish reason.
     pub fn any_finished(&self) -> bool {
         self.finished != 0
+    }
+
+    /// Returns true if a further frame of a stream need not be parsed if it has only content: the first ones have been,
+    /// and no choice or candidate has its finish reason.
+    pub fn may_skim(&self) -> bool {
+        self.may_skim
     }
 
     /// Returns true if every choice or candidate that has started has its finish reason.
