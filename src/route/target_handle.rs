@@ -157,6 +157,7 @@ impl TargetHandle {
             provider: BreakerAdmission::Closed,
             started_at: now,
             answered: false,
+            in_flight: true,
         };
         let or_forced =
             |admission: Option<BreakerAdmission>| admission.or(forced.then_some(BreakerAdmission::Forced));
@@ -204,9 +205,18 @@ pub struct TargetPermit {
     provider: BreakerAdmission,
     started_at: Nanos,
     answered: bool,
+    /// Whether the request still counts as in flight.
+    in_flight: bool,
 }
 
 impl TargetPermit {
+    /// Frees the place at the target, because the response has ended. The outcome may be recorded later.
+    pub fn release_place(&mut self) {
+        if std::mem::take(&mut self.in_flight) {
+            self.state.in_flight.release();
+        }
+    }
+
     /// Returns the shared state of the target.
     pub fn state(&self) -> &Arc<TargetState> {
         &self.state
@@ -292,7 +302,7 @@ impl TargetPermit {
 
 impl Drop for TargetPermit {
     fn drop(&mut self) {
-        self.state.in_flight.release();
+        self.release_place();
         if !self.answered {
             self.state.breaker.on_unknown(self.target);
             self.state.provider_breaker.on_unknown(self.provider);

@@ -45,7 +45,12 @@ async fn provider_gets_the_certificate_which_a_reload_renews() {
         // The same serial number: the connections of both must be told apart nevertheless.
         let (first, second) = (clients.numbered("gateway", 7), clients.numbered("gateway", 7));
         let gateway = Gateway::start(&setup(&upstream, &server, Some(&first))).await;
-        let ask = async || gateway.ask(Form::Chat.request(false)).await.status();
+        let ask = async || {
+            let status = gateway.ask(Form::Chat.request(false)).await.status();
+            // Then the connection to the provider is in the pool again.
+            gateway.wait_for_metric("gateway_requests_in_flight", &[], 0.0).await;
+            status
+        };
         assert_eq!((ask().await, ask().await, upstream.connections()), (200, 200, 1), "{protocol}");
         let printed = gateway.command(&["check", "--print"]);
         assert!(printed.contains("# client_cert: sha256:") && !printed.contains("PRIVATE"), "{printed}");

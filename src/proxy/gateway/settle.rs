@@ -49,9 +49,11 @@ impl Context {
     /// Charges the request and writes its usage record. Every end of a request comes here; only the first call finds
     /// charges, and has an effect.
     pub(in crate::proxy) fn settle(&mut self, completion: Completion<'_>) -> Settlement {
-        if let (Completion::Complete, Some(attempt)) = (completion, self.attempt_mut()) {
+        if let (Completion::Complete, Some(attempt)) = (completion, self.attempt_mut())
+            && let Some(permit) = &mut attempt.permit
+        {
             // The client may send its next request as soon as it has the end, before this one is finished here.
-            attempt.permit = None;
+            permit.release_place();
         }
         let Some(charges) = self.take_charges() else { return Settlement::NONE };
         let charged = self.charge(&charges, completion);

@@ -18,6 +18,9 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(30);
 /// connections to providers (`limits.pool_idle`), and states of idle connections.
 const TRIMS_WHEN_QUIET: u32 = 10;
 
+/// Time after the start at which what only the start needed is no longer used.
+const SETTLED: Duration = Duration::from_secs(1);
+
 /// Configures the allocator for this many workers. Must be called before the process starts other threads.
 ///
 /// Each of glibc's arenas keeps what was freed in it. Bodies are freed on other threads than those that allocated them,
@@ -65,11 +68,7 @@ pub(in crate::proxy) async fn trim_periodically(metrics: Arc<Metrics>) {
     let mut interval = tokio::time::interval(TRIM_INTERVAL);
     loop {
         interval.tick().await;
-        let signs = Signs {
-            finished: metrics.overhead.get_sample_count(),
-            in_flight: metrics.in_flight.get(),
-            connections: metrics.connections.get(),
-        };
+        let signs = Signs::of(&metrics);
         if activity.is_recent(signs) {
             // Not on a worker: the search of a large heap takes a while.
             let _ = tokio::task::spawn_blocking(trim).await;
@@ -87,6 +86,25 @@ struct Signs {
     finished: u64,
     in_flight: i64,
     connections: i64,
+}
+
+impl Signs {
+    fn of(metrics: &Metrics) -> Self {
+        Signs {
+            finished: metrics.overhead.get_sample_count(),
+            in_flight: metrics.in_flight.get(),
+            connections: metrics.connections.get(),
+        }
+    }
+}
+
+/// Makes the program's pages that only the start needed leave the process, a moment after the start, when the background
+/// tasks have had their first turns. If a client has come already, they stay: the next one needs what it needed.
+pub(in crate::proxy) async fn release_program_after_start(metrics: Arc<Metrics>) {
+    tokio::time::sleep(SETTLED).await;
+    if Signs::of(&metrics) == Signs::default() {
+        let _ = tokio::task::spawn_blocking(program_pages::release).await;
+    }
 }
 
 /// Recent activity of the process.

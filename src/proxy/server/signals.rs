@@ -44,8 +44,6 @@ pub type Started = Box<dyn FnOnce() + Send>;
 
 /// Maximum time until the listeners accept.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time after the start at which what only the start needed is no longer used.
-const SETTLED: Duration = Duration::from_secs(1);
 /// Maximum time to write responses out after the drain limit is reached.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum time until a new process is ready to receive the listeners.
@@ -215,6 +213,7 @@ impl Signals {
             return ShutdownSignal::FastShutdown;
         }
         tokio::spawn(watchdog::serve(self.listeners.clone()));
+        tokio::spawn(memory::release_program_after_start(self.metrics.clone()));
         tokio::spawn(memory::trim_periodically(self.metrics.clone()));
         let mut sweep = tokio::time::interval(SWEEP);
         let mut release = tokio::time::interval(VOCABULARY_IDLE);
@@ -312,11 +311,6 @@ impl Signals {
             notify(&[NotifyState::MainPid(std::process::id())]);
         }
         notify(&[NotifyState::Ready]);
-        // What the end of the start needed. Later than the first turns of the background tasks.
-        tokio::spawn(async {
-            tokio::time::sleep(SETTLED).await;
-            let _ = tokio::task::spawn_blocking(program_pages::release).await;
-        });
         // Last: after this the old process stops accepting.
         if let Some(socket) = self.ready_socket.lock().take() {
             socket.confirm();
