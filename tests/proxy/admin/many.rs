@@ -266,7 +266,8 @@ async fn admin_change_is_whole_or_absent_after_a_kill() {
         gateway.command(&["check"]);
         gateway.command(&["audit", "verify"]);
         // Each key that is there has its line: it was written before.
-        let log = gateway.read("admin/audit.jsonl");
+        // A gateway that was killed before the first change has no log.
+        let log = std::fs::read_to_string(gateway.folder().join("admin/audit.jsonl")).unwrap_or_default();
         let made =
             keys.iter().filter_map(|key| key["name"].as_str()).filter(|name| name.starts_with("round-"));
         for name in made {
