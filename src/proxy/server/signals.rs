@@ -208,6 +208,8 @@ impl<T> Drop for BackgroundTask<T> {
 
 impl Signals {
     async fn handle_signals(self: &Arc<Self>, mut streams: Streams) -> ShutdownSignal {
+        // Before anybody is told that the gateway is ready: what changes then is noticed.
+        let mut changes = self.watch_files();
         if !self.announce().await {
             tracing::error!("the listeners did not start");
             return ShutdownSignal::FastShutdown;
@@ -219,7 +221,6 @@ impl Signals {
         let mut release = tokio::time::interval(VOCABULARY_IDLE);
         let (mut reload, mut once_more, mut cause) = (BackgroundTask(None), false, HANGUP);
         let mut upgrade = BackgroundTask(None);
-        let mut changes = self.watch_files();
         // Reloads and upgrades run as tasks, so that SIGTERM takes effect during a slow file or a hung process.
         loop {
             tokio::select! {

@@ -26,8 +26,8 @@ impl FileChanges {
         FileChanges(None)
     }
 
-    /// Watches the files that `files` lists, which is called for each comparison on a blocking thread, and logs changes
-    /// of `settings`, which are not applied.
+    /// Watches the files that `files` lists for changes from now on, and logs changes of `settings`, which are not applied.
+    /// `files` is called here, and for each comparison on a blocking thread.
     pub(in crate::proxy) fn watch(
         settings: PathBuf,
         files: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static,
@@ -40,32 +40,31 @@ impl FileChanges {
             };
             (state_of(&settings), files().into_iter().map(of).collect::<Vec<_>>())
         });
+        // Here and not in the task, which may begin later than the first change.
+        let (mut of_settings, mut applied) = states();
         tokio::spawn(async move {
-            let (mut of_settings, mut applied) = (None, None);
             let mut changed = None;
             loop {
+                tokio::select! {
+                    () = tokio::time::sleep(INTERVAL) => {}
+                    () = sender.closed() => return,
+                }
                 let states = states.clone();
                 let Ok((settings, found)) = tokio::task::spawn_blocking(move || states()).await else {
                     return;
                 };
-                if of_settings.replace(settings).is_some_and(|before| before != settings) {
+                if std::mem::replace(&mut of_settings, settings) != settings {
                     tracing::warn!(
                         "gateway.toml has changed; it takes effect with the next start or upgrade"
                     );
                 }
-                if applied.is_none() {
-                    applied = Some(found);
-                } else if applied.as_ref() == Some(&found) {
+                if applied == found {
                     changed = None;
                 } else if changed.as_ref() == Some(&found) {
-                    (applied, changed) = (Some(found), None);
+                    (applied, changed) = (found, None);
                     sender.send_modify(|count| *count += 1);
                 } else {
                     changed = Some(found);
-                }
-                tokio::select! {
-                    () = tokio::time::sleep(INTERVAL) => {}
-                    () = sender.closed() => return,
                 }
             }
         });
