@@ -208,7 +208,7 @@ impl<T> Drop for BackgroundTask<T> {
 
 impl Signals {
     async fn handle_signals(self: &Arc<Self>, mut streams: Streams) -> ShutdownSignal {
-        // Before anybody is told that the gateway is ready: what changes then is noticed.
+        // Before the gateway says that it is ready: what changes from then on is noticed.
         let mut changes = self.watch_files();
         if !self.announce().await {
             tracing::error!("the listeners did not start");
