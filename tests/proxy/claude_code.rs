@@ -352,7 +352,9 @@ async fn claude_code_finds_other_models_under_an_alias() {
     for unknown in ["claude-gw-nobody", "claude-gw-claude-sonnet-5", "claude-gw-text-embedding-3-small"] {
         assert_eq!(ask("/v1/messages", unknown, KEY).await.status(), 404, "{unknown}");
     }
-    let models: Vec<Value> = gateway.access_log().iter().map(|line| line["model"].clone()).collect();
+    // The log is written a moment after the responses.
+    let models: Vec<Value> =
+        gateway.wait_for_log(15).await.iter().map(|line| line["model"].clone()).collect();
     assert!(models.contains(&json!("gpt")) && !models.contains(&json!("claude-gw-gpt")), "{models:?}");
 }
 
