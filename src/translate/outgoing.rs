@@ -23,6 +23,9 @@ use crate::wire::codec::{Loss, LossNotes, ReplyOptions, Sealer};
 use crate::wire::responses::stored::Conversation;
 use crate::wire::{Format, generate, messages};
 
+/// Bytes that a short request gets longer by, in nearly all cases.
+const SURPLUS: usize = 256;
+
 /// Members of a responses request that the response repeats
 /// (<https://platform.openai.com/docs/api-reference/responses/object>).
 const ECHOED: [&str; 18] = [
@@ -274,9 +277,9 @@ fn run<E: From<EncodeError>>(
         join_pieces(&mut request, &bump);
     }
     // Reserve more than the input size, because formats differ in the JSON around the content; growing would copy it
-    // all.
+    // all. Not much more: a chat stream keeps this until its end, in case the provider reports no usage.
     let length = longer.as_deref().unwrap_or(body).len();
-    let mut out = BytesMut::with_capacity(length + length / 16 + 1_024);
+    let mut out = BytesMut::with_capacity(length + length / 16 + SURPLUS);
     // Chat to chat: members that only this format has are no loss. The chat encoder would drop those that the dialect
     // does not list, so they are appended unchanged, because the client named them explicitly.
     let anew = ask.client == Format::Chat && ask.provider == Format::Chat;

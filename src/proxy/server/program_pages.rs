@@ -1,8 +1,9 @@
-//! Return of the program's own pages to the system after the start (Linux only).
+//! Return of the pages of the program and its libraries to the system after the start (Linux only).
 //!
-//! The start runs code that nothing runs again: command line, configuration, migrations, certificates. With what the
-//! kernel maps around each page it is some 10 MB, which count as the memory of an idle gateway. Here the mapping
-//! forgets them; what is used again comes back from the page cache, some 16 pages with a fault of a microsecond.
+//! The start runs code that nothing runs again: command line, configuration, migrations, certificates, and the linking of
+//! the libraries. With what the kernel maps around each page it is some 12 MB, which count as the memory of an idle
+//! gateway. Here the mappings forget them; what is used again comes back from the page cache, some 16 pages with a fault
+//! of a microsecond.
 
 /// Part of a process's address space, from a line of `/proc/PID/smaps` (proc_pid_smaps(5)).
 #[cfg(target_os = "linux")]
@@ -11,8 +12,8 @@ struct Mapping<'t> {
     start: usize,
     end: usize,
     permissions: &'t str,
-    /// Device and inode of the file, as they are written there.
-    file: (&'t str, &'t str),
+    /// Inode of the file; 0 if there is none.
+    inode: &'t str,
     /// Memory that is not that of the file, in KiB. `None` if no line says it.
     anonymous: Option<u64>,
 }
@@ -24,20 +25,19 @@ impl<'t> Mapping<'t> {
         let mut words = line.split_ascii_whitespace();
         let (start, end) = words.next()?.split_once('-')?;
         let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
-        let (permissions, _offset) = (words.next()?, words.next()?);
-        let file = (words.next()?, words.next()?);
-        Some(Mapping { start, end, permissions, file, anonymous: None })
+        let (permissions, _offset, _device) = (words.next()?, words.next()?, words.next()?);
+        Some(Mapping { start, end, permissions, inode: words.next()?, anonymous: None })
     }
 
     /// Returns whether every page is as it is in the file: nothing may write to it, and nothing ever has.
     fn is_clean(&self) -> bool {
-        matches!(self.permissions, "r-xp" | "r--p") && self.file.1 != "0" && self.anonymous == Some(0)
+        matches!(self.permissions, "r-xp" | "r--p") && self.inode != "0" && self.anonymous == Some(0)
     }
 }
 
-/// Returns the mappings of the file that has this address.
+/// Returns the mappings of files whose pages are all as they are in the file.
 #[cfg(target_os = "linux")]
-fn mappings_of(address: usize, smaps: &str) -> Vec<Mapping<'_>> {
+fn clean_mappings(smaps: &str) -> Vec<Mapping<'_>> {
     let mut all: Vec<Mapping<'_>> = Vec::new();
     for line in smaps.lines() {
         if let Some(mapping) = Mapping::parse(line) {
@@ -46,23 +46,22 @@ fn mappings_of(address: usize, smaps: &str) -> Vec<Mapping<'_>> {
             mapping.anonymous = size.trim().strip_suffix(" kB").and_then(|size| size.parse().ok());
         }
     }
-    let program = all.iter().find(|mapping| (mapping.start..mapping.end).contains(&address));
-    let file = program.map(|mapping| mapping.file);
-    all.retain(|mapping| Some(mapping.file) == file);
+    all.retain(Mapping::is_clean);
     all
 }
 
-/// Makes this process forget the pages of the program's code and constants. Blocks for about a millisecond.
+/// Makes this process forget the pages of code and constants, the program's and its libraries'. Blocks for about a
+/// millisecond.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "the advice has no safe interface")]
 pub(in crate::proxy) fn release() {
     // A hardened system may hide the file. Then the pages stay.
     let Ok(smaps) = std::fs::read_to_string("/proc/self/smaps") else { return };
-    for mapping in mappings_of(release as fn() as usize, &smaps).iter().filter(|mapping| mapping.is_clean()) {
+    for mapping in clean_mappings(&smaps) {
         let start = std::ptr::without_provenance_mut::<libc::c_void>(mapping.start);
-        // SAFETY: the range belongs to the file of the program that runs, whose mappings stay until the process ends.
-        // It is private, cannot be written to, and has no page that differs from the file, so the system restores
-        // each page as it was when it is next used.
+        // SAFETY: the range is of a file that is mapped privately, cannot be written to, and has no page that differs from
+        // the file, so the system restores each page as it was when it is next used. The files are the program's and its
+        // libraries': nothing else here maps one, and their mappings stay until the process ends.
         unsafe {
             libc::madvise(start, mapping.end - mapping.start, libc::MADV_DONTNEED);
         }
@@ -94,30 +93,22 @@ b000-f000 rw-p 00000000 00:00 0                          [heap]
 Anonymous:            16 kB
 f0000-f4000 r-xp 00000000 fe:00 78                       /usr/lib/libc.so.6
 Anonymous:             0 kB
+f4000-f8000 r--s 00000000 fe:00 79                       /var/lib/model-gateway/state.db-shm
+Anonymous:             0 kB
+ff000-ff800 r-xp 00000000 00:00 0                        [vdso]
+Anonymous:             0 kB
 ";
-
-    fn clean(address: usize) -> Vec<(usize, usize)> {
-        let mappings = mappings_of(address, SMAPS);
-        mappings
-            .iter()
-            .filter(|mapping| mapping.is_clean())
-            .map(|mapping| (mapping.start, mapping.end))
-            .collect()
-    }
 
     #[test]
     fn pages_of_the_program_are_those_that_nothing_wrote_to() {
-        assert_eq!(clean(0x3500), [(0x1000, 0x3000), (0x3000, 0x9000)]);
-        // An address of no file, and one of no mapping.
-        assert_eq!(clean(0xb800), []);
-        assert_eq!(clean(0xe0000), []);
+        let clean = clean_mappings(SMAPS).into_iter().map(|mapping| (mapping.start, mapping.end));
+        assert_eq!(clean.collect::<Vec<_>>(), [(0x1000, 0x3000), (0x3000, 0x9000), (0xf0000, 0xf4000)]);
     }
 
-    /// Returns the resident pages of the program's clean mappings, in KiB.
+    /// Returns the resident pages of the clean mappings, in KiB.
     fn resident() -> u64 {
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        let clean = mappings_of(release as fn() as usize, &smaps).into_iter().filter(Mapping::is_clean);
-        let starts: Vec<usize> = clean.map(|mapping| mapping.start).collect();
+        let starts: Vec<usize> = clean_mappings(&smaps).into_iter().map(|mapping| mapping.start).collect();
         let mut of_program = false;
         let mut sum = 0;
         for line in smaps.lines() {
