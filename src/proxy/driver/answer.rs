@@ -168,7 +168,8 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
                 () = ended.as_mut() => return Err(ExchangeOutcome::Failed(shutdown_error())),
                 () = clock.elapsed() => {}
             }
-            self.on_timer().await?;
+            // Boxed: it is rare, and a stream would keep the space of its state. The same holds for `end_broken`.
+            Box::pin(self.on_timer()).await?;
         }
     }
 
@@ -234,7 +235,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
         }
         let body = match filtered {
             Ok(body) => body,
-            Err(error) => return Err(self.end_broken(error).await),
+            Err(error) => return Err(Box::pin(self.end_broken(error)).await),
         };
         if self.held.is_some() {
             if let Some(error) = fault {

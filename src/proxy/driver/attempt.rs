@@ -113,23 +113,10 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                 None if resends.may_reuse() => connections.take_idle(&peer).await.map(|idle| (idle, true)),
                 None => None,
             };
-            let reused = pooled.as_ref().is_some_and(|(_, reused)| *reused);
-            let mut upstream = match pooled {
-                Some((upstream, _)) => upstream,
-                // Boxed: the state of a TLS handshake is larger than that of the rest of an exchange, and most requests
-                // reuse a connection.
-                None => match self.run_cancellable(Box::pin(connections.connect(&peer, within))).await {
-                    Ok(Ok(upstream)) => upstream,
-                    Ok(Err(error)) if is_downgrade(&error) && resends.downgrade() => {
-                        connections.prefer_http1(&peer);
-                        continue;
-                    }
-                    Ok(Err(error)) => {
-                        let error = self.proxy.fail_to_connect(self.session, peer.http(), self.ctx, error);
-                        return failed(error);
-                    }
-                    Err(outcome) => return outcome,
-                },
+            let (mut upstream, reused) = match self.connected(pooled, &peer, within, &mut resends).await {
+                Ok(Some(connected)) => connected,
+                Ok(None) => continue,
+                Err(outcome) => return outcome,
             };
             self.proxy.on_connected(self.ctx, reused);
             // Reads are bounded by the exchange timer, which also sends the filler.
@@ -163,6 +150,31 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                     }
                 }
             }
+        }
+    }
+
+    /// Returns the connection from the pool, or else a new one, and whether it was used before. `None` if the provider
+    /// must be contacted again with HTTP/1.
+    async fn connected(
+        &mut self,
+        pooled: Option<(ProviderSession, bool)>,
+        peer: &Upstream,
+        within: Duration,
+        resends: &mut Resends,
+    ) -> Result<Option<(ProviderSession, bool)>, ExchangeOutcome> {
+        if pooled.is_some() {
+            return Ok(pooled);
+        }
+        let connections = self.proxy.connections();
+        // Boxed: the state of a TLS handshake is larger than that of the rest of an exchange, and most requests reuse a
+        // connection.
+        match self.run_cancellable(Box::pin(connections.connect(peer, within))).await? {
+            Ok(upstream) => Ok(Some((upstream, false))),
+            Err(error) if is_downgrade(&error) && resends.downgrade() => {
+                connections.prefer_http1(peer);
+                Ok(None)
+            }
+            Err(error) => Err(failed(self.proxy.fail_to_connect(self.session, peer.http(), self.ctx, error))),
         }
     }
 

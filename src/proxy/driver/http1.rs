@@ -100,7 +100,8 @@ async fn serve_request<P: ExchangeHooks>(
     // A pipelining client sends the next head before this response ends. Its bytes must not be lost.
     session.set_pipelining_enabled(true);
     session.set_pipelined_prefix(buf);
-    let parsed = parse_head(proxy, &mut session);
+    // Boxed, and the end too: a stream would keep the space of their states while it lasts, which is more than its own.
+    let parsed = Box::pin(parse_head(proxy, &mut session));
     if !unless_draining(parsed, draining, fresh.is_some()).await {
         return None;
     }
@@ -115,7 +116,7 @@ async fn serve_request<P: ExchangeHooks>(
         return None;
     }
     // Also reads the rest of the request body, whose bytes would be taken for the next head.
-    let (stream, rest) = session.downstream_session.finish().await.ok()??.into_parts();
+    let (stream, rest) = Box::pin(session.downstream_session.finish()).await.ok()??.into_parts();
     let stream = stream.into_any().downcast::<HeaderTimeoutStream>().ok()?;
     Some((stream, rest.unwrap_or_default(), upgrade))
 }
