@@ -18,8 +18,9 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(30);
 /// connections to providers (`limits.pool_idle`), and states of idle connections.
 const TRIMS_WHEN_QUIET: u32 = 10;
 
-/// Time after the start at which what only the start needed is no longer used.
-const SETTLED: Duration = Duration::from_secs(1);
+/// Time after the start at which what only the start needed is no longer used: every background task has had its first
+/// turn, the last of them after two seconds.
+const SETTLED: Duration = Duration::from_millis(2_500);
 
 /// Configures the allocator for this many workers. Must be called before the process starts other threads.
 ///

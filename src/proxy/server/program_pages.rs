@@ -5,49 +5,39 @@
 //! gateway. Here the mappings forget them; what is used again comes back from the page cache, some 16 pages with a fault
 //! of a microsecond.
 
-/// Part of a process's address space, from a line of `/proc/PID/smaps` (proc_pid_smaps(5)).
 #[cfg(target_os = "linux")]
-#[derive(Debug, PartialEq, Eq)]
-struct Mapping<'t> {
-    start: usize,
-    end: usize,
-    permissions: &'t str,
-    /// Inode of the file; 0 if there is none.
-    inode: &'t str,
-    /// Memory that is not that of the file, in KiB. `None` if no line says it.
-    anonymous: Option<u64>,
+use std::io::BufRead;
+#[cfg(target_os = "linux")]
+use std::ops::Range;
+
+/// Reads the first line of a mapping in `/proc/PID/smaps` (proc_pid_smaps(5)). Returns its addresses, and whether it is of
+/// a file and nothing may write to it. `None` if it is another line.
+#[cfg(target_os = "linux")]
+fn parse_mapping(line: &str) -> Option<(Range<usize>, bool)> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
+    let (permissions, _offset, _device) = (words.next()?, words.next()?, words.next()?);
+    let inode = words.next()?;
+    Some((start..end, matches!(permissions, "r-xp" | "r--p") && inode != "0"))
 }
 
+/// Returns the mappings of files whose pages are all as they are in the file: nothing may write to them, and nothing ever
+/// has.
 #[cfg(target_os = "linux")]
-impl<'t> Mapping<'t> {
-    /// Reads the first line of a mapping. `None` if it is another line.
-    fn parse(line: &'t str) -> Option<Self> {
-        let mut words = line.split_ascii_whitespace();
-        let (start, end) = words.next()?.split_once('-')?;
-        let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
-        let (permissions, _offset, _device) = (words.next()?, words.next()?, words.next()?);
-        Some(Mapping { start, end, permissions, inode: words.next()?, anonymous: None })
-    }
-
-    /// Returns whether every page is as it is in the file: nothing may write to it, and nothing ever has.
-    fn is_clean(&self) -> bool {
-        matches!(self.permissions, "r-xp" | "r--p") && self.inode != "0" && self.anonymous == Some(0)
-    }
-}
-
-/// Returns the mappings of files whose pages are all as they are in the file.
-#[cfg(target_os = "linux")]
-fn clean_mappings(smaps: &str) -> Vec<Mapping<'_>> {
-    let mut all: Vec<Mapping<'_>> = Vec::new();
-    for line in smaps.lines() {
-        if let Some(mapping) = Mapping::parse(line) {
-            all.push(mapping);
-        } else if let (Some(size), Some(mapping)) = (line.strip_prefix("Anonymous:"), all.last_mut()) {
-            mapping.anonymous = size.trim().strip_suffix(" kB").and_then(|size| size.parse().ok());
+fn clean_mappings(smaps: impl BufRead) -> Vec<Range<usize>> {
+    let mut clean = Vec::new();
+    let mut current = None;
+    for line in smaps.lines().map_while(Result::ok) {
+        if let Some((mapping, readable)) = parse_mapping(&line) {
+            current = readable.then_some(mapping);
+        } else if let Some(size) = line.strip_prefix("Anonymous:")
+            && size.trim().strip_suffix(" kB") == Some("0")
+        {
+            clean.extend(current.take());
         }
     }
-    all.retain(Mapping::is_clean);
-    all
+    clean
 }
 
 /// Makes this process forget the pages of code and constants, the program's and its libraries'. Blocks for about a
@@ -56,8 +46,9 @@ fn clean_mappings(smaps: &str) -> Vec<Mapping<'_>> {
 #[allow(unsafe_code, reason = "the advice has no safe interface")]
 pub(in crate::proxy) fn release() {
     // A hardened system may hide the file. Then the pages stay.
-    let Ok(smaps) = std::fs::read_to_string("/proc/self/smaps") else { return };
-    for mapping in clean_mappings(&smaps) {
+    let Ok(smaps) = std::fs::File::open("/proc/self/smaps") else { return };
+    // Read line by line: the whole text is 100 KB, which the heap of an idle process would keep.
+    for mapping in clean_mappings(std::io::BufReader::new(smaps)) {
         let start = std::ptr::without_provenance_mut::<libc::c_void>(mapping.start);
         // SAFETY: the range is of a file that is mapped privately, cannot be written to, and has no page that differs from
         // the file, so the system restores each page as it was when it is next used. The files are the program's and its
@@ -101,19 +92,18 @@ Anonymous:             0 kB
 
     #[test]
     fn pages_of_the_program_are_those_that_nothing_wrote_to() {
-        let clean = clean_mappings(SMAPS).into_iter().map(|mapping| (mapping.start, mapping.end));
-        assert_eq!(clean.collect::<Vec<_>>(), [(0x1000, 0x3000), (0x3000, 0x9000), (0xf0000, 0xf4000)]);
+        assert_eq!(clean_mappings(SMAPS.as_bytes()), [0x1000..0x3000, 0x3000..0x9000, 0xf0000..0xf4000]);
     }
 
     /// Returns the resident pages of the clean mappings, in KiB.
     fn resident() -> u64 {
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        let starts: Vec<usize> = clean_mappings(&smaps).into_iter().map(|mapping| mapping.start).collect();
+        let clean = clean_mappings(smaps.as_bytes());
         let mut of_program = false;
         let mut sum = 0;
         for line in smaps.lines() {
-            if let Some(mapping) = Mapping::parse(line) {
-                of_program = starts.contains(&mapping.start);
+            if let Some((mapping, _)) = parse_mapping(line) {
+                of_program = clean.contains(&mapping);
             } else if let Some(size) = line.strip_prefix("Rss:").filter(|_| of_program) {
                 sum += size.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
             }

@@ -189,7 +189,8 @@ impl JournalApplier {
 
     /// Loads what other connections changed.
     pub(super) fn refresh(&mut self) -> rusqlite::Result<()> {
-        let version = self.connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
+        // Prepared once: this runs ten times a second in an idle process.
+        let version = self.connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
         if version != self.version {
             let (changed, seen) = rows::changed_since(&self.connection, self.last_change)?;
             for row in changed {
