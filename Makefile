@@ -26,8 +26,9 @@ help: ## List the targets
 deps: ## Install the build tools besides Rust (a C compiler, cmake), if they are missing
 	@scripts/deps
 
+# The first build keeps nothing for a faster second one: that would be a tenth of its time.
 demo: deps ## Run the gateway with simulated providers; options in ARGS="--port 8090"
-	@$(CARGO) run --locked --profile $(PROFILE) --bin model-gateway -- demo $(ARGS)
+	@$(if $(wildcard $(TARGET)/debug/incremental),,CARGO_INCREMENTAL=0) $(CARGO) run --locked --profile $(PROFILE) --bin model-gateway -- demo $(ARGS)
 
 test: deps ## Run all tests; those whose tools are missing print SKIPPED (GATEWAY_REQUIRE_ALL=1: fail)
 	$(CARGO) test --locked

@@ -203,6 +203,12 @@ impl TaskStore for SqliteTasks {
     fn due(&self, most: usize, lease: Duration) -> Pending<Vec<StoredTask>> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         self.run(move |connection| {
+            // First without the file's write lock, which a busy ledger holds most of the time.
+            let mut look = connection
+                .prepare_cached("SELECT EXISTS (SELECT 1 FROM task WHERE due <= ?1 AND expires > ?1)")?;
+            if !look.query_row(params![now()], |row| row.get::<_, bool>(0))? {
+                return Ok(Vec::new());
+            }
             let mut lease_them = connection.prepare_cached(
                 "UPDATE task SET due = ?1 WHERE (id, owner) IN
                      (SELECT id, owner FROM task WHERE due <= ?2 AND expires > ?2 ORDER BY due LIMIT ?3)
@@ -210,5 +216,39 @@ impl TaskStore for SqliteTasks {
             )?;
             lease_them.query_map(params![after(lease), now(), most], read)?.collect()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_tasks_are_sought_while_another_connection_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state.db");
+        let tasks = SqliteTasks::open(&file).unwrap();
+        let due = || tasks.due(10, Duration::from_secs(60)).wait(Duration::from_secs(10));
+        assert!(due().unwrap().is_empty());
+        // As the ledger's transaction under load: longer than the time for which a writer waits for it.
+        let writer = schema::open(&file).unwrap();
+        writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+        assert!(due().unwrap().is_empty());
+        writer.execute_batch("ROLLBACK").unwrap();
+        tasks.submit(task()).wait(Duration::from_secs(10)).unwrap();
+        assert_eq!(due().unwrap().len(), 1);
+        assert!(due().unwrap().is_empty(), "it is leased");
+    }
+
+    fn task() -> NewTask {
+        NewTask {
+            owner: "acme".to_owned(),
+            id: "task_1".to_owned(),
+            idempotency_key: None,
+            lifetime: Duration::from_secs(600),
+            due: Duration::ZERO,
+            facts: Bytes::from_static(b"{}"),
+            state: Bytes::from_static(b"{}"),
+        }
     }
 }

@@ -190,7 +190,8 @@ impl JournalApplier {
     /// Loads what other connections changed.
     pub(super) fn refresh(&mut self) -> rusqlite::Result<()> {
         // Prepared once: this runs ten times a second in an idle process.
-        let version = self.connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
+        let version =
+            self.connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
         if version != self.version {
             let (changed, seen) = rows::changed_since(&self.connection, self.last_change)?;
             for row in changed {
