@@ -44,7 +44,7 @@ fn first_day(connection: &Connection) -> rusqlite::Result<i64> {
     let ends =
         "SELECT (SELECT MIN(day) FROM daily), (SELECT MAX(day) FROM daily), (SELECT MIN(first) FROM block)";
     let (first, last, records): (Option<i64>, Option<i64>, Option<i64>) =
-        connection.query_row(ends, (), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        connection.prepare_cached(ends)?.query_row((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     Ok(match (first, last, records.map(|time| time.div_euclid(DAY))) {
         (Some(first), _, Some(day)) if day > first => day.saturating_add(1),
         (_, Some(last), None) => last.saturating_add(1),
@@ -54,10 +54,10 @@ fn first_day(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// Adds records to the cells, at most about [`STEP`]. Returns whether there are more.
 pub(super) fn advance(connection: &Connection) -> Result<bool, SqliteReportError> {
-    connection.execute_batch("BEGIN IMMEDIATE")?;
+    connection.prepare_cached("BEGIN IMMEDIATE")?.execute(())?;
     let done = step(connection);
     let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    connection.execute_batch(end)?;
+    connection.prepare_cached(end)?.execute(())?;
     done
 }
 
