@@ -49,8 +49,13 @@ impl HeldWrites {
             if held == 0 {
                 return Poll::Ready(Ok(0));
             }
-            let slices = [IoSlice::new(&self.0), IoSlice::new(more)];
-            let written = ready!(Pin::new(&mut *inner).poll_write_vectored(cx, &slices))?;
+            let stream = Pin::new(&mut *inner);
+            // One buffer is less work for the system than a list of two, and nearly all frames are alone.
+            let written = if more.is_empty() {
+                ready!(stream.poll_write(cx, &self.0))?
+            } else {
+                ready!(stream.poll_write_vectored(cx, &[IoSlice::new(&self.0), IoSlice::new(more)]))?
+            };
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
