@@ -8,7 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::program_pages;
+use super::listener_service::ListenerHandle;
+use super::{program_pages, worker_threads};
 use crate::metrics::Metrics;
 
 /// Time between two returns of freed memory. Pages that are in use again a moment later cost a fault each, so not more
@@ -68,9 +69,9 @@ pub(in crate::proxy) fn trim() {
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(in crate::proxy) fn trim() {}
 
-/// Returns freed memory to the system from time to time, until the process ends, and the program's own pages once nothing
-/// has happened for a while. Rests while nothing happens.
-pub(in crate::proxy) async fn trim_periodically(metrics: Arc<Metrics>) {
+/// Returns freed memory to the system from time to time, until the process ends; and once nothing has happened for a while,
+/// what the workers' threads keep for themselves, and the program's own pages. Rests while nothing happens.
+pub(in crate::proxy) async fn trim_periodically(metrics: Arc<Metrics>, listeners: Arc<ListenerHandle>) {
     let mut activity = Activity::default();
     let mut interval = tokio::time::interval(TRIM_INTERVAL);
     loop {
@@ -81,6 +82,9 @@ pub(in crate::proxy) async fn trim_periodically(metrics: Arc<Metrics>) {
             let _ = tokio::task::spawn_blocking(trim).await;
         }
         if activity.has_rested() {
+            if let Some(workers) = listeners.runtime() {
+                worker_threads::replace(workers).await;
+            }
             let _ = tokio::task::spawn_blocking(program_pages::release).await;
         }
     }

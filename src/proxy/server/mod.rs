@@ -19,6 +19,7 @@ pub(in crate::proxy) mod tls;
 pub(in crate::proxy) mod upgrade;
 pub(in crate::proxy) mod watch;
 pub(in crate::proxy) mod watchdog;
+mod worker_threads;
 
 use std::io;
 use std::net::SocketAddr;

@@ -216,7 +216,7 @@ impl Signals {
         }
         tokio::spawn(watchdog::serve(self.listeners.clone()));
         tokio::spawn(memory::release_program_after_start(self.metrics.clone()));
-        tokio::spawn(memory::trim_periodically(self.metrics.clone()));
+        tokio::spawn(memory::trim_periodically(self.metrics.clone(), self.listeners.clone()));
         let mut sweep = tokio::time::interval(SWEEP);
         let mut release = tokio::time::interval(VOCABULARY_IDLE);
         let (mut reload, mut once_more, mut cause) = (BackgroundTask(None), false, HANGUP);
