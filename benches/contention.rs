@@ -17,9 +17,7 @@ use model_gateway::canonical::Usage;
 use model_gateway::metrics::access_log::{AccessLog, Destination, Line};
 use model_gateway::metrics::{Finished, Metrics, Series};
 
-/// Number of times that each thread makes each step.
-const TIMES: u32 = 400_000;
-/// The measurement with the least time of this many counts: a thread that was interrupted has colder caches.
+/// Number of measurements, of which the median counts.
 const ROUNDS: usize = 5;
 
 fn main() {
@@ -37,11 +35,11 @@ fn main() {
 
     let header = numbers.iter().map(|number| format!("{number:>11}")).collect::<String>();
     println!("threads                              {header}   nanoseconds of a thread each time");
-    row("counter of all threads", &numbers, |_| metrics.connections_refused.inc());
+    row("counter of all threads", 20_000_000, &numbers, |_| metrics.connections_refused.inc());
     let own: Vec<_> =
         (0..64).map(|n| metrics.requests.with_label_values(&["chat", &n.to_string(), "", "200"])).collect();
-    row("counter of each thread", &numbers, |thread| own.get(thread).unwrap().inc());
-    row("metrics of a request", &numbers, |_| {
+    row("counter of each thread", 20_000_000, &numbers, |thread| own.get(thread).unwrap().inc());
+    row("metrics of a request", 2_000_000, &numbers, |_| {
         metrics.in_flight.inc();
         shared.exchange(true);
         shared.attempt(&metrics, 1.5, None);
@@ -56,7 +54,7 @@ fn main() {
         metrics.overhead.observe(0.000_1);
         metrics.in_flight.dec();
     });
-    row("line of the access log", &numbers, |_| {
+    row("line of the access log", 400_000, &numbers, |_| {
         log.write(&Line {
             time: 1_752_000_000_123,
             request_id: "req_0123456789abcdef0123456789abcdef",
@@ -80,17 +78,18 @@ fn main() {
     });
 }
 
-/// Measures a step with each number of threads, and prints the times.
-fn row(name: &str, numbers: &[usize], step: impl Fn(usize) + Sync) {
+/// Measures a step with each number of threads, made so many times by each, and prints the times.
+fn row(name: &str, times: u32, numbers: &[usize], step: impl Fn(usize) + Sync) {
     let times = numbers.iter().map(|threads| {
-        let rounds = (0..ROUNDS).map(|_| measure(*threads, &step));
-        format!("{:>11.0}", rounds.fold(f64::MAX, f64::min))
+        let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| measure(*threads, times, &step)).collect();
+        rounds.sort_by(f64::total_cmp);
+        format!("{:>11.1}", rounds.get(ROUNDS / 2).unwrap())
     });
     println!("{name:<37}{}", times.collect::<String>());
 }
 
 /// Returns the processor time of a thread for one step, in nanoseconds: the mean over all threads.
-fn measure(threads: usize, step: &(impl Fn(usize) + Sync)) -> f64 {
+fn measure(threads: usize, times: u32, step: &(impl Fn(usize) + Sync)) -> f64 {
     let ready = Barrier::new(threads);
     let spent: u64 = std::thread::scope(|scope| {
         let started: Vec<_> = (0..threads)
@@ -99,7 +98,7 @@ fn measure(threads: usize, step: &(impl Fn(usize) + Sync)) -> f64 {
                 scope.spawn(move || {
                     ready.wait();
                     let before = own_time();
-                    for _ in 0..TIMES {
+                    for _ in 0..times {
                         step(black_box(thread));
                     }
                     own_time() - before
@@ -108,7 +107,7 @@ fn measure(threads: usize, step: &(impl Fn(usize) + Sync)) -> f64 {
             .collect();
         started.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
-    spent as f64 / threads as f64 / f64::from(TIMES)
+    spent as f64 / threads as f64 / f64::from(times)
 }
 
 /// Returns the processor time of this thread, in nanoseconds.
