@@ -18,12 +18,16 @@ const HANDOVER: Duration = Duration::from_millis(20);
 pub(super) async fn replace(workers: &Handle) {
     // Which thread takes a turn is chance: with twice as many turns as workers, a thread that is left out is rare.
     let turns = workers.metrics().num_workers() * 2;
-    let turns: Vec<_> =
-        (0..turns).map(|_| workers.spawn(async { run_blocking(|| std::thread::sleep(HANDOVER)) })).collect();
+    let turns: Vec<_> = (0..turns).map(|_| workers.spawn(async { run_blocking(pause) })).collect();
     for turn in turns {
         // An error means that the runtime is shutting down.
         let _ = turn.await;
     }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the thread is to wait: another one takes its place meanwhile")]
+fn pause() {
+    std::thread::sleep(HANDOVER);
 }
 
 #[cfg(test)]
