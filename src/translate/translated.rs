@@ -27,7 +27,7 @@ use crate::wire::codec::{ReplyOptions, is_to_come};
 use crate::wire::watch::StreamEnd;
 
 /// Initial capacity of the output buffer, in bytes. It grows with the output, and is reused once that has been written.
-const OUT: usize = 768;
+const OUT: usize = 1_024;
 /// Maximum capacity that is reserved for the output of a piece, in bytes. Growing during a write would copy the buffer.
 const MAX_OUT: usize = 16_384;
 
