@@ -11,8 +11,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 /// How long SQLite waits for a lock that another connection holds on the file.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
-/// Number of statements that a connection keeps prepared: all that the ledger uses. With fewer, an idle process would
-/// compile statements all the time.
+/// Number of statements that a connection keeps prepared: all that the ledger uses. With fewer, its periodic work would
+/// compile statements anew each time.
 const PREPARED: usize = 64;
 /// Time limit of the integrity check at the start. On a typical disk that is enough for some gigabytes.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -19,8 +19,8 @@ const TRIM_INTERVAL: Duration = Duration::from_secs(30);
 /// connections to providers (`limits.pool_idle`), and states of idle connections.
 const TRIMS_WHEN_QUIET: u32 = 10;
 
-/// Time after the start at which what only the start needed is no longer used: every background task has had its first
-/// turn, the last of them after two seconds.
+/// Time after the start at which what only the start needed is no longer used: the background tasks that have a turn every few
+/// seconds have had their first one, the last of them after two seconds.
 const SETTLED: Duration = Duration::from_millis(2_500);
 
 /// Configures the allocator for this many workers. Must be called before the process starts other threads.
@@ -30,8 +30,8 @@ const SETTLED: Duration = Duration::from_millis(2_500);
 /// took 100 MB; with one for each worker they take 22 MB, and small requests cost the same.
 ///
 /// glibc keeps small freed blocks apart ("fast bins"), and joins all of them whenever a block of a kilobyte or more is
-/// allocated, which each request does. Without them a block is joined with its neighbors when it is freed: 6 % less
-/// processor time for a small request.
+/// allocated, which each request does. Without them a block is joined with its neighbors when it is freed. What it
+/// saved is in docs/decisions/005.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "the allocator has no safe interface for this setting")]
 pub(in crate::proxy) fn set_up(workers: usize) {

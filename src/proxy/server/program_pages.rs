@@ -29,8 +29,8 @@ fn clean_mappings(smaps: impl BufRead) -> Vec<Range<usize>> {
     let mut clean = Vec::new();
     let mut current = None;
     for line in smaps.lines().map_while(Result::ok) {
-        if let Some((mapping, readable)) = parse_mapping(&line) {
-            current = readable.then_some(mapping);
+        if let Some((mapping, constant)) = parse_mapping(&line) {
+            current = constant.then_some(mapping);
         } else if let Some(size) = line.strip_prefix("Anonymous:")
             && size.trim().strip_suffix(" kB") == Some("0")
         {

@@ -189,7 +189,7 @@ impl JournalApplier {
 
     /// Loads what other connections changed.
     pub(super) fn refresh(&mut self) -> rusqlite::Result<()> {
-        // Prepared once: this runs ten times a second in an idle process.
+        // Prepared once: this runs with each flush, in an idle process too.
         let version =
             self.connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
         if version != self.version {
