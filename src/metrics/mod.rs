@@ -1,8 +1,9 @@
 //! Metrics, access log and live requests.
 //!
 //! [`table`] declares every series; a test compares it with docs/metrics.md. [`Metrics`] holds the series. [`Series`]
-//! holds the handles for one endpoint, model and provider, so that a request needs no label lookup. The access log is
-//! [`access_log`], the process log [`log`], the events of live requests [`live`], the totals of the series [`totals`].
+//! holds the counts for one endpoint, model and provider, so that a request needs no label lookup. What every request
+//! counts, each thread counts for itself (`shard`); they are added to the registry before it is read. The access
+//! log is [`access_log`], the process log [`log`], the events of live requests [`live`], the totals of the series [`totals`].
 //!
 //! Decisions about a request must not live here.
 
@@ -11,6 +12,7 @@ mod lines;
 pub mod live;
 pub mod log;
 mod series;
+mod shard;
 pub mod table;
 pub mod totals;
 
@@ -19,12 +21,15 @@ use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 
+use series::SeriesTable;
 pub use series::{Finished, Series};
+pub use shard::ThreadedHistogram;
 pub use table::{MetricFamily, MetricType, TABLE};
 
 /// Metrics registry with all series of the process. docs/metrics.md describes each series.
 pub struct Metrics {
     registry: Registry,
+    series: SeriesTable,
     /// Requests by endpoint, model, provider and status.
     pub requests: IntCounterVec,
     /// Errors by kind and side at fault.
@@ -56,7 +61,7 @@ pub struct Metrics {
     /// Failed ledger operations.
     pub ledger_failures: IntCounterVec,
     /// Time that the gateway itself adds to a request.
-    pub overhead: Histogram,
+    pub overhead: ThreadedHistogram,
     /// Request body bytes.
     pub request_bytes: IntCounterVec,
     /// Response body bytes.
@@ -183,7 +188,7 @@ impl Metrics {
             cache_misses: make.counters(&table::CACHE_MISSES)?,
             limit_refusals: make.counters(&table::LIMIT_REFUSALS)?,
             ledger_failures: make.counters(&table::LEDGER_FAILURES)?,
-            overhead: make.histogram(&table::OVERHEAD)?,
+            overhead: ThreadedHistogram::new(make.histogram(&table::OVERHEAD)?),
             request_bytes: make.counters(&table::REQUEST_BYTES)?,
             response_bytes: make.counters(&table::RESPONSE_BYTES)?,
             large_body_wait: make.histogram(&table::LARGE_BODY_WAIT)?,
@@ -229,6 +234,7 @@ impl Metrics {
             telemetry_exported: make.counters(&table::TELEMETRY_EXPORTED)?,
             telemetry_dropped: make.counters(&table::TELEMETRY_DROPPED)?,
             thread_restarts: make.counters(&table::THREAD_RESTARTS)?,
+            series: SeriesTable::default(),
             registry,
         };
         if let Some(lost) = log::lost() {
@@ -243,18 +249,25 @@ impl Metrics {
     pub fn render(&self) -> String {
         let mut out = String::new();
         // Encoding fails only for an invalid metric family; the families before it are still useful.
-        let _ = prometheus::TextEncoder::new().encode_utf8(&self.registry.gather(), &mut out);
+        let _ = prometheus::TextEncoder::new().encode_utf8(&self.gather(), &mut out);
         out
     }
 
-    /// Returns all series, to export them.
+    /// Returns all series, with all that was counted before the call.
     pub fn gather(&self) -> Vec<prometheus::proto::MetricFamily> {
+        self.flush();
         self.registry.gather()
+    }
+
+    /// Adds what the threads have counted to the registry. Must precede each read of it.
+    fn flush(&self) {
+        self.series.flush();
+        self.overhead.flush();
     }
 
     /// Returns the names of all registered families, to compare them with docs/metrics.md.
     pub fn names(&self) -> Vec<String> {
-        self.registry.gather().iter().map(|family| family.name().to_owned()).collect()
+        self.gather().iter().map(|family| family.name().to_owned()).collect()
     }
 }
 

@@ -1,51 +1,52 @@
-//! Metric handles for one endpoint, model and provider: looked up once, shared by all requests.
+//! Metrics of the requests for one endpoint, model and provider: each thread counts in a shard of its own.
 
-use std::sync::OnceLock;
+use std::collections::HashMap;
+use std::sync::Arc;
 
-use prometheus::{Histogram, IntCounter, IntCounterVec};
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use prometheus::{Histogram, IntCounter};
 
 use super::Metrics;
+use super::shard::SeriesShard;
 use crate::canonical::Usage;
+use crate::sync::PerThread;
 
-/// Statuses whose counters are cached.
-const COMMON: [u16; 8] = [200, 400, 401, 404, 429, 500, 503, 504];
-
-/// Metric handles for one endpoint, model and provider.
+/// Metrics of the requests for one endpoint, model and provider. Series with the same labels have the same counts.
 pub struct Series {
     labels: Labels,
-    requests: [OnceLock<IntCounter>; COMMON.len()],
-    duration: Histogram,
-    first_token: OnceLock<Histogram>,
-    per_token: OnceLock<Histogram>,
-    /// Attempts without an error.
-    attempts: OnceLock<Histogram>,
-    tokens: OnceLock<Tokens>,
-    cost: OnceLock<IntCounter>,
-    cache_saved: OnceLock<IntCounter>,
-    cache_surcharge: OnceLock<IntCounter>,
-    request_bytes: IntCounter,
-    response_bytes: IntCounter,
-    reused: IntCounter,
-    connected: IntCounter,
+    pub(super) handles: Handles,
+    shards: Arc<Shards>,
 }
 
-struct Labels {
-    endpoint: &'static str,
+/// Shards of a series, one for each thread that has counted. The lock of a shard is that of its thread; a reader takes it
+/// too, for as long as it takes to move some thirty numbers.
+type Shards = PerThread<Mutex<SeriesShard>>;
+
+/// Handles of what is shown before the first request is counted.
+pub(super) struct Handles {
+    pub(super) duration: Histogram,
+    pub(super) request_bytes: IntCounter,
+    pub(super) response_bytes: IntCounter,
+    pub(super) reused: IntCounter,
+    pub(super) connected: IntCounter,
+}
+
+/// Label values of a series.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Labels {
+    pub(super) endpoint: &'static str,
     /// Value of `gen_ai.operation.name`.
-    operation: &'static str,
-    model: Box<str>,
-    provider: Box<str>,
-    provider_kind: &'static str,
+    pub(super) operation: &'static str,
+    pub(super) model: Box<str>,
+    pub(super) provider: Box<str>,
+    pub(super) provider_kind: &'static str,
 }
 
-struct Tokens {
-    input: IntCounter,
-    cached: IntCounter,
-    cache_write: IntCounter,
-    output: IntCounter,
-    reasoning: IntCounter,
-    input_usage: Histogram,
-    output_usage: Histogram,
+impl Labels {
+    pub(super) fn gen_ai(&self) -> [&str; 3] {
+        [self.operation, self.provider_kind, &self.model]
+    }
 }
 
 /// Measurements of a finished request.
@@ -70,7 +71,7 @@ pub struct Finished {
 }
 
 impl Series {
-    /// Looks up the handles. `operation` is the value of `gen_ai.operation.name`, `provider_kind` that of
+    /// Looks up the series. `operation` is the value of `gen_ai.operation.name`, `provider_kind` that of
     /// `gen_ai.provider.name` (OpenTelemetry GenAI semantic conventions).
     pub fn new(
         metrics: &Metrics,
@@ -80,130 +81,45 @@ impl Series {
         provider: &str,
         provider_kind: &'static str,
     ) -> Self {
+        let labels =
+            Labels { endpoint, operation, model: model.into(), provider: provider.into(), provider_kind };
         Series {
-            requests: Default::default(),
-            duration: metrics.duration.with_label_values(&[operation, provider_kind, model]),
-            first_token: OnceLock::new(),
-            per_token: OnceLock::new(),
-            attempts: OnceLock::new(),
-            tokens: OnceLock::new(),
-            cost: OnceLock::new(),
-            cache_saved: OnceLock::new(),
-            cache_surcharge: OnceLock::new(),
-            request_bytes: metrics.request_bytes.with_label_values(&[endpoint]),
-            response_bytes: metrics.response_bytes.with_label_values(&[endpoint]),
-            reused: metrics.upstream_connections.with_label_values(&[provider, "true"]),
-            connected: metrics.upstream_connections.with_label_values(&[provider, "false"]),
-            labels: Labels {
-                endpoint,
-                operation,
-                model: model.into(),
-                provider: provider.into(),
-                provider_kind,
+            handles: Handles {
+                duration: metrics.duration.with_label_values(&labels.gen_ai()),
+                request_bytes: metrics.request_bytes.with_label_values(&[endpoint]),
+                response_bytes: metrics.response_bytes.with_label_values(&[endpoint]),
+                reused: metrics.upstream_connections.with_label_values(&[provider, "true"]),
+                connected: metrics.upstream_connections.with_label_values(&[provider, "false"]),
             },
+            shards: metrics.series.shards(&labels),
+            labels,
         }
     }
 
     /// Counts an upstream exchange by whether its connection was reused.
     pub fn exchange(&self, reused: bool) {
-        if reused { &self.reused } else { &self.connected }.inc();
+        self.shard().lock().exchange(reused);
     }
 
     /// Counts an attempt that has ended. `error` is the kind of its error; `None` if it succeeded.
     pub fn attempt(&self, metrics: &Metrics, seconds: f64, error: Option<&'static str>) {
-        let with = |error| {
-            let [operation, provider_kind, model] = self.gen_ai();
-            metrics.attempt_duration.with_label_values(&[operation, provider_kind, model, error])
-        };
         match error {
-            None => self.attempts.get_or_init(|| with("")).observe(seconds),
-            Some(error) => with(error).observe(seconds),
+            None => self.shard().lock().attempt(metrics, &self.labels, seconds),
+            Some(error) => {
+                let [operation, provider_kind, model] = self.labels.gen_ai();
+                let labels = [operation, provider_kind, model, error];
+                metrics.attempt_duration.with_label_values(&labels).observe(seconds);
+            }
         }
     }
 
     /// Counts a finished request.
     pub fn finish(&self, metrics: &Metrics, done: &Finished, usage: &Usage) {
-        // Common statuses avoid the label lookup, which hashes all labels and takes a lock.
-        let slot = COMMON.iter().zip(&self.requests).find(|(status, _)| **status == done.status);
-        match slot {
-            Some((_, slot)) => slot.get_or_init(|| self.requests_with(metrics, done.status)).inc(),
-            None => self.requests_with(metrics, done.status).inc(),
-        }
-        self.duration.observe(done.seconds);
-        self.request_bytes.inc_by(done.request_bytes);
-        self.response_bytes.inc_by(done.response_bytes);
-        if let Some(seconds) = done.first_token {
-            self.first_token(metrics).observe(seconds);
-            if let Some(output) = usage.output.filter(|output| *output > 1) {
-                // Both values are far below 2^53, so an `f64` is exact.
-                self.per_token(metrics).observe((done.seconds - seconds).max(0.0) / (output - 1) as f64);
-            }
-        }
-        let money = |slot: &OnceLock<IntCounter>, family: &IntCounterVec, amount: u64| {
-            if amount > 0 {
-                let Labels { model, provider, .. } = &self.labels;
-                slot.get_or_init(|| family.with_label_values(&[&**model, &**provider])).inc_by(amount);
-            }
-        };
-        money(&self.cost, &metrics.cost, done.cost);
-        money(&self.cache_saved, &metrics.cache_saved, done.cache_saved);
-        money(&self.cache_surcharge, &metrics.cache_surcharge, done.cache_surcharge);
-        if usage.is_known() {
-            self.count_tokens(metrics, usage);
-        }
+        self.shard().lock().finish(metrics, &self.labels, done, usage);
     }
 
-    fn requests_with(&self, metrics: &Metrics, status: u16) -> IntCounter {
-        let Labels { endpoint, model, provider, .. } = &self.labels;
-        let mut buffer = itoa::Buffer::new();
-        metrics.requests.with_label_values(&[endpoint, &**model, &**provider, buffer.format(status)])
-    }
-
-    fn gen_ai(&self) -> [&str; 3] {
-        [self.labels.operation, self.labels.provider_kind, &self.labels.model]
-    }
-
-    fn first_token(&self, metrics: &Metrics) -> &Histogram {
-        self.first_token.get_or_init(|| metrics.first_token.with_label_values(&self.gen_ai()))
-    }
-
-    fn per_token(&self, metrics: &Metrics) -> &Histogram {
-        self.per_token.get_or_init(|| metrics.per_token.with_label_values(&self.gen_ai()))
-    }
-
-    fn count_tokens(&self, metrics: &Metrics, usage: &Usage) {
-        let tokens = self.tokens.get_or_init(|| {
-            let [operation, provider_kind, model] = self.gen_ai();
-            let counter = |kind| metrics.tokens.with_label_values(&[model, &*self.labels.provider, kind]);
-            let histogram =
-                |kind| metrics.token_usage.with_label_values(&[operation, provider_kind, model, kind]);
-            Tokens {
-                input: counter("input"),
-                cached: counter("cached_input"),
-                cache_write: counter("cache_write"),
-                output: counter("output"),
-                reasoning: counter("reasoning"),
-                input_usage: histogram("input"),
-                output_usage: histogram("output"),
-            }
-        });
-        let add = |counter: &IntCounter, n: Option<u64>| {
-            if let Some(n) = n.filter(|n| *n > 0) {
-                counter.inc_by(n);
-            }
-        };
-        add(&tokens.input, usage.input);
-        add(&tokens.cached, usage.cached);
-        add(&tokens.cache_write, usage.cache_write);
-        add(&tokens.cache_write, usage.cache_write_1h);
-        add(&tokens.output, usage.output);
-        add(&tokens.reasoning, usage.reasoning);
-        if let Some(input) = usage.input {
-            tokens.input_usage.observe(input as f64);
-        }
-        if let Some(output) = usage.output {
-            tokens.output_usage.observe(output as f64);
-        }
+    fn shard(&self) -> &Mutex<SeriesShard> {
+        self.shards.own(|| Mutex::new(SeriesShard::new(&self.handles)))
     }
 }
 
@@ -212,3 +128,51 @@ impl std::fmt::Debug for Series {
         write!(f, "Series({} {} {})", self.labels.endpoint, self.labels.model, self.labels.provider)
     }
 }
+
+/// Counts of all series. They outlive their [`Series`], which a reload replaces, until they are flushed.
+#[derive(Default)]
+pub(super) struct SeriesTable(Mutex<HashMap<Labels, Arc<Shards>, RandomState>>);
+
+impl SeriesTable {
+    /// Returns the shards of a series, which are made if there are none.
+    fn shards(&self, labels: &Labels) -> Arc<Shards> {
+        let mut table = self.0.lock();
+        if let Some(found) = table.get(labels) {
+            return found.clone();
+        }
+        // Without a reader, only this removes the series of former configurations: before the table grows.
+        if table.len() == table.capacity() {
+            table.retain(|_, shards| !flush_unused(shards));
+        }
+        table.entry(labels.clone()).or_default().clone()
+    }
+
+    /// Adds what all threads have counted to the registry, and removes the series that are no longer used.
+    pub(super) fn flush(&self) {
+        let used: Vec<Arc<Shards>> = {
+            let mut table = self.0.lock();
+            table.retain(|_, shards| !flush_unused(shards));
+            table.values().cloned().collect()
+        };
+        // Without the lock: a request that is the first of its kind must not wait for thousands of series.
+        for shards in used {
+            flush(&shards);
+        }
+    }
+}
+
+/// Flushes shards that no [`Series`] has. Returns whether they are such. If one has them, it may count between the flush
+/// and the removal.
+fn flush_unused(shards: &mut Arc<Shards>) -> bool {
+    Arc::get_mut(shards).is_some_and(|shards| {
+        flush(shards);
+        true
+    })
+}
+
+fn flush(shards: &Shards) {
+    shards.iter().for_each(|shard| shard.lock().flush());
+}
+
+#[cfg(test)]
+mod tests;

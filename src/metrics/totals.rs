@@ -67,6 +67,7 @@ pub struct Totals {
 impl Metrics {
     /// Reads the totals: one pass over the series that have them.
     pub fn totals(&self) -> Totals {
+        self.flush();
         Totals {
             statuses: grouped(&self.requests, &["status"]),
             errors: grouped(&self.errors, &["kind", "source"]),
@@ -81,7 +82,7 @@ impl Metrics {
             losses: grouped(&self.losses, &["from", "to", "element", "policy"]),
             duration: distribution(&self.duration),
             first_token: distribution(&self.first_token),
-            overhead: distribution(&self.overhead),
+            overhead: distribution(self.overhead.registered()),
             in_flight: self.in_flight.get(),
             connections: self.connections.get(),
             log_dropped: self.log_dropped.get(),

@@ -7,6 +7,7 @@
 
 mod drain_count;
 mod line_buffer;
+mod per_thread;
 #[cfg(all(test, loom))]
 mod tests;
 
@@ -17,3 +18,4 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
 
 pub use drain_count::DrainCount;
 pub use line_buffer::{Buffering, LineBuffer, Wakeup};
+pub use per_thread::PerThread;

@@ -102,7 +102,7 @@ struct Signs {
 impl Signs {
     fn of(metrics: &Metrics) -> Self {
         Signs {
-            finished: metrics.overhead.get_sample_count(),
+            finished: metrics.overhead.count(),
             in_flight: metrics.in_flight.get(),
             connections: metrics.connections.get(),
         }
