@@ -16,6 +16,7 @@ use std::sync::Barrier;
 use model_gateway::canonical::Usage;
 use model_gateway::metrics::access_log::{AccessLog, Destination, Line};
 use model_gateway::metrics::{Finished, Metrics, Series};
+use model_gateway::sync::{DrainCount, SummedLimit};
 
 /// Number of measurements, of which the median counts.
 const ROUNDS: usize = 5;
@@ -40,7 +41,6 @@ fn main() {
         (0..64).map(|n| metrics.requests.with_label_values(&["chat", &n.to_string(), "", "200"])).collect();
     row("counter of each thread", 20_000_000, &numbers, |thread| own.get(thread).unwrap().inc());
     row("metrics of a request", 2_000_000, &numbers, |_| {
-        metrics.in_flight.inc();
         shared.exchange(true);
         shared.attempt(&metrics, 1.5, None);
         let done = Finished {
@@ -52,7 +52,12 @@ fn main() {
         };
         shared.finish(&metrics, &done, &usage);
         metrics.overhead.observe(0.000_1);
-        metrics.in_flight.dec();
+    });
+    let (requests, limit) = (DrainCount::default(), SummedLimit::new(16_384));
+    row("request in flight, within its limit", 5_000_000, &numbers, |_| {
+        requests.add_request();
+        assert!(limit.admits(|| requests.requests()));
+        assert!(!requests.remove_request());
     });
     row("line of the access log", 400_000, &numbers, |_| {
         log.write(&Line {

@@ -16,6 +16,8 @@ mod shard;
 pub mod table;
 pub mod totals;
 
+use std::sync::OnceLock;
+
 use prometheus::core::Collector;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -70,8 +72,8 @@ pub struct Metrics {
     pub large_body_wait: Histogram,
     /// See [`table::LARGE_BODIES_REFUSED`].
     pub large_bodies_refused: IntCounter,
-    /// Requests in flight.
-    pub in_flight: IntGauge,
+    in_flight: IntGauge,
+    in_flight_source: OnceLock<InFlightSource>,
     /// Open client connections.
     pub connections: IntGauge,
     /// Rejected client connections.
@@ -154,6 +156,9 @@ pub struct Metrics {
     pub thread_restarts: IntCounterVec,
 }
 
+/// Function that returns the number of requests in flight.
+type InFlightSource = Box<dyn Fn() -> usize + Send + Sync>;
+
 /// Reason why a series could not be registered: a duplicate name, or a name that Prometheus rejects.
 #[derive(Debug, thiserror::Error)]
 #[error("metric {name}: {source}")]
@@ -194,6 +199,7 @@ impl Metrics {
             large_body_wait: make.histogram(&table::LARGE_BODY_WAIT)?,
             large_bodies_refused: make.counter(&table::LARGE_BODIES_REFUSED)?,
             in_flight: make.gauge(&table::IN_FLIGHT)?,
+            in_flight_source: OnceLock::new(),
             connections: make.gauge(&table::CONNECTIONS)?,
             connections_refused: make.counter(&table::CONNECTIONS_REFUSED)?,
             websockets: make.gauge(&table::WEBSOCKETS)?,
@@ -263,6 +269,17 @@ impl Metrics {
     fn flush(&self) {
         self.series.flush();
         self.overhead.flush();
+        self.in_flight.set(self.in_flight());
+    }
+
+    /// Sets the function that returns the number of requests in flight. Only the first call has an effect.
+    pub fn set_in_flight_source(&self, source: impl Fn() -> usize + Send + Sync + 'static) {
+        let _ = self.in_flight_source.set(Box::new(source));
+    }
+
+    /// Returns the number of requests in flight; 0 before its source is set.
+    pub fn in_flight(&self) -> i64 {
+        self.in_flight_source.get().map_or(0, |count| i64::try_from(count()).unwrap_or(i64::MAX))
     }
 
     /// Returns the names of all registered families, to compare them with docs/metrics.md.

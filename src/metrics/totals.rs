@@ -83,7 +83,7 @@ impl Metrics {
             duration: distribution(&self.duration),
             first_token: distribution(&self.first_token),
             overhead: distribution(self.overhead.registered()),
-            in_flight: self.in_flight.get(),
+            in_flight: self.in_flight(),
             connections: self.connections.get(),
             log_dropped: self.log_dropped.get(),
             ledger_failures: sum(&self.ledger_failures),

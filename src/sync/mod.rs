@@ -8,8 +8,22 @@
 mod drain_count;
 mod line_buffer;
 mod per_thread;
+mod summed_limit;
 #[cfg(all(test, loom))]
 mod tests;
+#[cfg(not(loom))]
+mod thread_index;
+/// Indexes of the threads of a model. The model sets them: all of them run on one thread of the system.
+#[cfg(loom)]
+mod thread_index {
+    loom::thread_local! {
+        pub(super) static INDEX: std::cell::Cell<usize> = std::cell::Cell::new(0);
+    }
+
+    pub(super) fn thread_index() -> usize {
+        INDEX.with(std::cell::Cell::get)
+    }
+}
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
@@ -19,3 +33,4 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
 pub use drain_count::DrainCount;
 pub use line_buffer::{Buffering, LineBuffer, Wakeup};
 pub use per_thread::PerThread;
+pub use summed_limit::SummedLimit;

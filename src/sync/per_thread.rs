@@ -4,17 +4,21 @@
 //! hundred with many. Here each thread writes to a value of its own, on cache lines of its own, and a reader combines the
 //! values. The values stay when a thread ends; the next thread takes them over.
 
-use std::collections::BTreeSet;
-// Not those of loom: an index and the place of a value are given once, and no model rests on their order.
-use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
+// Not those of loom: the place of a value is made once, and no model rests on the order.
+use std::sync::{LazyLock, OnceLock};
+
+use super::thread_index::thread_index;
 
 /// Bounds of the number of values. A power of two each.
 const MIN_SLOTS: usize = 4;
 const MAX_SLOTS: usize = 128;
 
 /// Number of values: two for each processor, because a worker's thread that is replaced lives for a while beside its
-/// successor.
+/// successor. In model checks, which number their threads themselves, two.
 static SLOTS: LazyLock<usize> = LazyLock::new(|| {
+    if cfg!(loom) {
+        return 2;
+    }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     (2 * processors).next_power_of_two().clamp(MIN_SLOTS, MAX_SLOTS)
 });
@@ -35,6 +39,11 @@ impl<T> PerThread<T> {
     /// Creates a set without values.
     pub fn new() -> Self {
         PerThread { slots: (0..*SLOTS).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// Creates a set that has all values, for readers that must not miss one that was made a moment ago.
+    pub fn filled(make: impl Fn() -> T) -> Self {
+        PerThread { slots: (0..*SLOTS).map(|_| OnceLock::from(Box::new(CacheLine(make())))).collect() }
     }
 
     /// Returns the value of this thread, which is made if there is none.
@@ -64,44 +73,6 @@ impl<T: std::fmt::Debug> std::fmt::Debug for PerThread<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
-}
-
-/// Indexes of the threads that live: the lowest that is free, so that the threads in the place of others use their values.
-struct Indexes {
-    /// The lowest index that no thread has had.
-    next: usize,
-    free: BTreeSet<usize>,
-}
-
-static INDEXES: Mutex<Indexes> = Mutex::new(Indexes { next: 0, free: BTreeSet::new() });
-
-/// Index of a thread, which is free again when the thread ends.
-struct ThreadIndex(usize);
-
-impl ThreadIndex {
-    fn take() -> Self {
-        let mut indexes = INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
-        ThreadIndex(indexes.free.pop_first().unwrap_or_else(|| {
-            indexes.next += 1;
-            indexes.next - 1
-        }))
-    }
-}
-
-impl Drop for ThreadIndex {
-    fn drop(&mut self) {
-        INDEXES.lock().unwrap_or_else(PoisonError::into_inner).free.insert(self.0);
-    }
-}
-
-thread_local! {
-    static INDEX: ThreadIndex = ThreadIndex::take();
-}
-
-/// Returns the index of this thread. A thread that is ending, and has given it back, shares the first value.
-#[inline]
-fn thread_index() -> usize {
-    INDEX.try_with(|index| index.0).unwrap_or(0)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -7,6 +7,11 @@ use loom::thread;
 use super::*;
 use std::time::Duration;
 
+/// Makes this thread of a model the one with this index.
+fn be(index: usize) {
+    thread_index::INDEX.with(|own| own.set(index));
+}
+
 /// A waiter that looks after the drain has begun is woken by the end of the last guard, or sees it.
 #[test]
 fn loom_drain_is_not_missed_by_the_last_guard() {
@@ -16,6 +21,7 @@ fn loom_drain_is_not_missed_by_the_last_guard() {
         let guard = thread::spawn({
             let (count, idle) = (count.clone(), idle.clone());
             move || {
+                be(1);
                 if count.remove() {
                     idle.notify();
                 }
@@ -31,21 +37,96 @@ fn loom_drain_is_not_missed_by_the_last_guard() {
     });
 }
 
-/// A guard that is added and removed while another one exists does not wake the waiters.
+/// Of two guards that are removed at the same time, by other threads than those that added them, one is the last.
 #[test]
-fn loom_drain_wakes_once_for_the_last_guard_only() {
+fn loom_drain_wakes_for_the_last_guard() {
     loom::model(|| {
         let count = Arc::new(DrainCount::default());
         count.add();
-        count.add();
+        count.add_request();
         assert!(!count.drain());
         let other = thread::spawn({
             let count = count.clone();
-            move || count.remove()
+            move || {
+                be(1);
+                count.remove()
+            }
         });
-        let own = count.remove();
-        assert!(own ^ other.join().unwrap());
+        let own = count.remove_request();
+        assert!(own | other.join().unwrap());
         assert!(count.is_idle() && count.is_draining());
+    });
+}
+
+/// A request that is counted before another guard is gone keeps the process from being idle, whatever thread counts.
+#[test]
+fn loom_drain_waits_for_a_request_that_takes_over_from_a_guard() {
+    loom::model(|| {
+        let count = Arc::new(DrainCount::default());
+        count.add();
+        assert!(!count.drain());
+        let request = thread::spawn({
+            let count = count.clone();
+            move || {
+                be(1);
+                count.add_request();
+                assert!(!count.remove());
+                // Its end: only now may the process be idle.
+                be(0);
+                count.remove_request()
+            }
+        });
+        if count.is_idle() {
+            assert_eq!(count.requests(), 0);
+        }
+        assert!(request.join().unwrap());
+    });
+}
+
+/// No more than the limit are admitted, though threads hold grants.
+#[test]
+fn loom_summed_limit_is_not_exceeded() {
+    loom::model(|| {
+        let all = Arc::new((DrainCount::default(), SummedLimit::new(3)));
+        let enter = |all: &(DrainCount, SummedLimit)| {
+            all.0.add_request();
+            usize::from(all.1.admits(|| all.0.requests()))
+        };
+        let other = thread::spawn({
+            let all = all.clone();
+            move || {
+                be(1);
+                enter(&all) + enter(&all)
+            }
+        });
+        let own = enter(&all) + enter(&all);
+        let admitted = own + other.join().unwrap();
+        assert!((2..=3).contains(&admitted), "{admitted}");
+    });
+}
+
+/// A request that leaves makes room, though what is left was granted to another thread.
+#[test]
+fn loom_summed_limit_takes_grants_back() {
+    loom::model(|| {
+        let all = Arc::new((DrainCount::default(), SummedLimit::new(3)));
+        let enter = |all: &(DrainCount, SummedLimit)| {
+            all.0.add_request();
+            all.1.admits(|| all.0.requests())
+        };
+        // Has a grant of one.
+        assert!(enter(&all));
+        let other = thread::spawn({
+            let all = all.clone();
+            move || {
+                be(1);
+                enter(&all) & enter(&all)
+            }
+        });
+        assert!(other.join().unwrap());
+        assert!(!enter(&all));
+        let _ = (all.0.remove_request(), all.0.remove_request());
+        assert!(enter(&all));
     });
 }
 

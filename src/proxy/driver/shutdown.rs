@@ -3,34 +3,45 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use prometheus::IntGauge;
 use tokio::sync::Notify;
 
-use crate::sync::DrainCount;
+use crate::sync::{DrainCount, PerThread};
 
 /// State of a process from its start to its end.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Shutdown {
     serving: AtomicBool,
     /// True from the start of the drain; set after that of `guards`.
     draining: AtomicBool,
     deadline_passed: AtomicBool,
-    /// Requests whose head has arrived and whose response has not ended.
-    in_flight: AtomicUsize,
-    /// Drain guards: the requests in flight, and connections whose first request may be on its way.
-    guards: DrainCount,
-    idle: Notify,
+    guards: &'static Guards,
     drain_started: Notify,
-    deadline: Notify,
+    /// One for each thread: every response registers, and `Notify` has a lock.
+    deadline: PerThread<Notify>,
+}
+
+/// Drain guards: the requests in flight, and connections whose first request may be on its way.
+#[derive(Debug, Default)]
+struct Guards {
+    count: DrainCount,
+    idle: Notify,
 }
 
 impl Shutdown {
     /// Creates the state of a process that starts.
     pub fn new() -> Arc<Self> {
-        Arc::new(Shutdown::default())
+        Arc::new(Shutdown {
+            serving: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+            deadline_passed: AtomicBool::new(false),
+            // Once in a process. A guard that counted its references would write to one cache line for all requests.
+            guards: Box::leak(Box::default()),
+            drain_started: Notify::new(),
+            deadline: PerThread::filled(Notify::new),
+        })
     }
 
     /// Records that the listeners accept.
@@ -45,12 +56,12 @@ impl Shutdown {
 
     /// Starts the drain: the process accepts no new requests.
     pub fn drain(&self) {
-        let idle = self.guards.drain();
+        let idle = self.guards.count.drain();
         self.draining.store(true, Ordering::Release);
         self.drain_started.notify_waiters();
         // Without a guard, no drop of a guard will wake the task that waits in `idle`.
         if idle {
-            self.idle.notify_waiters();
+            self.guards.idle.notify_waiters();
         }
     }
 
@@ -62,7 +73,7 @@ impl Shutdown {
     /// Ends the drain at its limit: responses in progress end with an error.
     pub fn end(&self) {
         self.deadline_passed.store(true, Ordering::Release);
-        self.deadline.notify_waiters();
+        self.deadline.iter().for_each(Notify::notify_waiters);
     }
 
     /// Resolves when the drain has started.
@@ -72,39 +83,40 @@ impl Shutdown {
 
     /// Resolves when the drain has reached its limit.
     pub fn ended(&self) -> impl Future<Output = ()> + Send {
-        Raised { flag: &self.deadline_passed, notified: Box::pin(self.deadline.notified()), waker: None }
+        let deadline = self.deadline.own(Notify::new);
+        Raised { flag: &self.deadline_passed, notified: Box::pin(deadline.notified()), waker: None }
     }
 
-    /// Returns the number of requests in flight. A connection without a request does not count.
+    /// Returns the number of requests in flight: those whose head has arrived and whose response has not ended. A
+    /// connection without a request does not count. Reads what all threads write: not for every request.
     pub fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Acquire)
+        self.guards.count.requests()
     }
 
     /// Resolves when no drain guard is left: no request is in flight, and no accepted connection may still send one.
     pub async fn idle(&self) {
         loop {
             // Register before the check: a guard that is dropped between the two would otherwise not wake this task.
-            let notified = self.idle.notified();
+            let notified = self.guards.idle.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
-            if self.guards.is_idle() {
+            if self.guards.count.is_idle() {
                 return;
             }
             notified.await;
         }
     }
 
-    /// Counts a request as in flight until the result is dropped.
-    pub(in crate::proxy) fn enter(self: &Arc<Self>, gauge: &IntGauge) -> InFlightRequests {
-        gauge.inc();
-        self.in_flight.fetch_add(1, Ordering::AcqRel);
-        InFlightRequests { held: self.guard(), gauge: gauge.clone() }
+    /// Counts a request as in flight until the result is dropped. The drain waits for it.
+    pub(in crate::proxy) fn enter(&self) -> InFlightRequest {
+        self.guards.count.add_request();
+        InFlightRequest(self.guards)
     }
 
     /// Returns a guard that the drain waits for.
-    pub(in crate::proxy) fn guard(self: &Arc<Self>) -> DrainGuard {
-        self.guards.add();
-        DrainGuard(self.clone())
+    pub(in crate::proxy) fn guard(&self) -> DrainGuard {
+        self.guards.count.add();
+        DrainGuard(self.guards)
     }
 }
 
@@ -135,28 +147,25 @@ impl<N: Future<Output = ()>> Future for Raised<'_, N> {
     }
 }
 
-/// One request in flight. Dropping it decrements the counters.
+/// Request in flight. Dropping it ends it.
 #[derive(Debug)]
-pub(in crate::proxy) struct InFlightRequests {
-    held: DrainGuard,
-    gauge: IntGauge,
-}
+pub(in crate::proxy) struct InFlightRequest(&'static Guards);
 
-impl Drop for InFlightRequests {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
-        // Rust drops the guard after this: once `idle` resolves, the request is no longer counted.
-        self.held.0.in_flight.fetch_sub(1, Ordering::AcqRel);
-        self.gauge.dec();
+        if self.0.count.remove_request() {
+            self.0.idle.notify_waiters();
+        }
     }
 }
 
 /// Drain guard: shutdown waits for it until it is dropped.
 #[derive(Debug)]
-pub(in crate::proxy) struct DrainGuard(Arc<Shutdown>);
+pub(in crate::proxy) struct DrainGuard(&'static Guards);
 
 impl Drop for DrainGuard {
     fn drop(&mut self) {
-        if self.0.guards.remove() {
+        if self.0.count.remove() {
             self.0.idle.notify_waiters();
         }
     }
@@ -170,10 +179,9 @@ mod tests {
     #[tokio::test]
     async fn shutdown_idle_resolves_after_the_last_request() {
         let shutdown = Shutdown::new();
-        let gauge = IntGauge::new("g", "g").unwrap();
-        let first = shutdown.enter(&gauge);
-        let second = shutdown.enter(&gauge);
-        assert_eq!(gauge.get(), 2);
+        let first = shutdown.enter();
+        let second = shutdown.enter();
+        assert_eq!(shutdown.in_flight(), 2);
         shutdown.drain();
         let waiting = tokio::spawn({
             let shutdown = shutdown.clone();
@@ -184,19 +192,18 @@ mod tests {
         assert!(!waiting.is_finished());
         drop(second);
         tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
-        assert_eq!(gauge.get(), 0);
+        assert_eq!(shutdown.in_flight(), 0);
     }
 
     #[tokio::test]
     async fn shutdown_waits_for_held_connections_not_counted_as_requests() {
         let shutdown = Shutdown::new();
-        let gauge = IntGauge::new("g", "g").unwrap();
         let silent = shutdown.guard();
         assert_eq!(shutdown.in_flight(), 0);
-        let request = shutdown.enter(&gauge);
-        assert_eq!((shutdown.in_flight(), gauge.get()), (1, 1));
+        let request = shutdown.enter();
+        assert_eq!(shutdown.in_flight(), 1);
         drop(request);
-        assert_eq!((shutdown.in_flight(), gauge.get()), (0, 0));
+        assert_eq!(shutdown.in_flight(), 0);
         shutdown.drain();
         let waiting = tokio::spawn({
             let shutdown = shutdown.clone();

@@ -20,7 +20,7 @@ use crate::canonical::Usage;
 use crate::error::ErrorKind;
 use crate::provider::guardrail::Guardrail;
 use crate::proxy::driver::hooks::Upgrade;
-use crate::proxy::driver::shutdown::InFlightRequests;
+use crate::proxy::driver::shutdown::InFlightRequest;
 use crate::proxy::websocket::origin::RequestOrigin;
 use crate::route::Target;
 use crate::route::cache_misses::CacheMiss;
@@ -51,7 +51,7 @@ pub struct Context {
     pub(in crate::proxy) guardrail: Option<Box<Guardrail>>,
     /// Upgrade of the connection that the request was accepted for.
     pub(in crate::proxy) upgrade: Option<Upgrade>,
-    _in_flight: InFlightRequests,
+    _in_flight: InFlightRequest,
 }
 
 /// Request record for the access log and the metrics.
@@ -131,7 +131,7 @@ impl Context {
         matches!(self.endpoint(), Some(Endpoint::Invoke { .. }))
     }
 
-    pub(in crate::proxy) fn new(live: Arc<ActiveSnapshot>, in_flight: InFlightRequests) -> Self {
+    pub(in crate::proxy) fn new(live: Arc<ActiveSnapshot>, in_flight: InFlightRequest) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Context {
             active: live,

@@ -170,6 +170,6 @@ impl ProxyHttp for Gateway {
 impl Gateway {
     /// Creates the context of a new request: it holds the active snapshot and counts as in flight.
     pub(super) fn new_context(&self) -> Context {
-        Context::new(self.live.load_full(), self.shutdown.enter(&self.metrics.in_flight))
+        Context::new(self.live.load_full(), self.shutdown.enter())
     }
 }

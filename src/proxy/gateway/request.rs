@@ -126,7 +126,7 @@ impl Gateway {
             Endpoint::Group(TaskEndpoint::Token) => return Box::pin(self.reply_token(client, ctx)).await,
             _ => {}
         }
-        if self.shutdown.in_flight() > self.limits.requests {
+        if !self.request_limit.admits(|| self.shutdown.in_flight()) {
             return Err(ApiError::overloaded());
         }
         let signed = is_signed(head, &endpoint);

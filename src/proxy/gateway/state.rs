@@ -37,6 +37,7 @@ use crate::route::cache_yield::CacheYieldTable;
 use crate::route::sticky::StickyTable;
 use crate::snapshot::Snapshot;
 use crate::supervise::Supervisor;
+use crate::sync::SummedLimit;
 use crate::telemetry::Telemetry;
 
 /// Maximum time that the process waits for the ledger to close at its end.
@@ -50,6 +51,8 @@ pub struct Gateway(Arc<GatewayInner>);
 pub struct GatewayInner {
     pub(in crate::proxy) live: ArcSwap<ActiveSnapshot>,
     pub(in crate::proxy) limits: Limits,
+    /// `limits.requests`.
+    pub(in crate::proxy) request_limit: SummedLimit,
     /// Permits of open WebSockets. `None` if the responses API is not served over WebSocket.
     pub(in crate::proxy) websockets: Option<Arc<Semaphore>>,
     pub(in crate::proxy) trusted_proxies: TrustedProxies,
@@ -168,6 +171,8 @@ impl Gateway {
     pub fn new(parts: GatewayParts) -> Result<Self, dns::DnsError> {
         let mut options = ConnectorOptions::new(parts.limits.pool);
         options.ca_file = parts.ca_file;
+        let in_flight = parts.shutdown.clone();
+        parts.metrics.set_in_flight_source(move || in_flight.in_flight());
         let billing = Arc::new(Billing::new(parts.ledger));
         let credentials = CredentialRegistry::default();
         let live =
@@ -194,6 +199,7 @@ impl Gateway {
             websockets: parts
                 .websocket
                 .then(|| Arc::new(Semaphore::new(parts.limits.websockets.min(Semaphore::MAX_PERMITS)))),
+            request_limit: SummedLimit::new(parts.limits.requests),
             limits: parts.limits,
             offload: Offload::new(&parts.metrics),
             metrics: parts.metrics,

@@ -103,7 +103,7 @@ impl Signs {
     fn of(metrics: &Metrics) -> Self {
         Signs {
             finished: metrics.overhead.count(),
-            in_flight: metrics.in_flight.get(),
+            in_flight: metrics.in_flight(),
             connections: metrics.connections.get(),
         }
     }

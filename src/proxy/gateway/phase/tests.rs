@@ -83,7 +83,7 @@ fn setup() -> Setup {
     let billing = Arc::new(Billing::new(Some(ledger.clone())));
     let active =
         ActiveSnapshot::new(loaded.snapshot, billing, &metrics, &Limits::default(), &Default::default());
-    let in_flight = Shutdown::new().enter(&metrics.in_flight);
+    let in_flight = Shutdown::new().enter();
     Setup { ledger, metrics, ctx: Context::new(Arc::new(active), in_flight) }
 }
 
