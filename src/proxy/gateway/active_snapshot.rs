@@ -15,11 +15,13 @@ use crate::snapshot::Snapshot;
 use crate::wire::Api;
 
 /// Labels of the endpoints with metric series of their own.
-const ENDPOINTS: [&str; 10] = [
+const ENDPOINTS: [&str; 12] = [
     "chat",
     "messages",
     "responses",
     "generate",
+    "converse",
+    "invoke",
     "embeddings",
     "embed_content",
     "rerank",

@@ -158,6 +158,25 @@ fn suspended(exchange: Exchange) -> Box<SuspendedResponse> {
     })
 }
 
+/// A route that is made for each request looks its metrics up each time.
+#[test]
+fn upstream_route_of_each_endpoint_is_made_once() {
+    let setup = setup();
+    let active = &setup.ctx.active;
+    let model = active.snapshot.routes.model("m").unwrap();
+    for endpoint in [
+        Endpoint::Chat,
+        Endpoint::Messages,
+        Endpoint::Responses,
+        Endpoint::Embeddings,
+        Endpoint::Converse { model: "m".to_owned(), stream: false },
+        Endpoint::Invoke { model: "m".to_owned(), stream: false },
+    ] {
+        let route = || active.upstream_route(&setup.metrics, endpoint.label(), model, 0, Api::Chat).unwrap();
+        assert!(Arc::ptr_eq(&route(), &route()), "{}", endpoint.label());
+    }
+}
+
 #[test]
 fn phase_knows_more_of_a_request_with_each_step() {
     let mut setup = setup();
