@@ -69,7 +69,9 @@ async def provide(reader, writer):
         writer.close()
 
 
-def provider(port):
+def provider(port, niceness):
+    os.nice(niceness)
+
     async def main():
         server = await asyncio.start_server(provide, "127.0.0.1", port, backlog=1024, limit=1 << 20)
         async with server:
@@ -188,9 +190,10 @@ def main():
     parser.add_argument("--only", default="")
     args = parser.parse_args()
     size = args.size * 1000 * 1000
-    upstream, port, admin = free_port(), free_port(), free_port()
-    provides = multiprocessing.Process(target=provider, args=(upstream,), daemon=True)
-    provides.start()
+    upstream, large_upstream, port, admin = free_port(), free_port(), free_port(), free_port()
+    provides = [multiprocessing.Process(target=provider, args=args, daemon=True) for args in ((upstream, 0), (large_upstream, 10))]
+    for process in provides:
+        process.start()
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
@@ -198,9 +201,9 @@ def main():
             f'[server]\nlisten = ["127.0.0.1:{port}"]\nadmin = "127.0.0.1:{admin}"\nthreads = 2\n'
             f'upgrade_socket = "{folder}/upgrade.sock"\n[limits]\nmemory = "4GiB"\n[log]\naccess = "off"\n')
         secret = 'credential = { value = "x" }\n'
-        kinds = (("openai-compatible", "v1", ""), ("anthropic", "v1", secret), ("gemini", "v1beta", secret))
-        routes = "".join(f'[[provider]]\nname = "{kind}"\nkind = "{kind}"\nbase_url = "http://127.0.0.1:{upstream}/{path}"\n{credential}'
-                         for kind, path, credential in kinds)
+        kinds = (("openai-compatible", upstream, "v1", ""), ("anthropic", large_upstream, "v1", secret), ("gemini", large_upstream, "v1beta", secret))
+        routes = "".join(f'[[provider]]\nname = "{kind}"\nkind = "{kind}"\nbase_url = "http://127.0.0.1:{address}/{path}"\n{credential}'
+                         for kind, address, path, credential in kinds)
         routes += "".join(f'[[model]]\nid = "{model}"\ntargets = [{{ provider = "{kind}", model = "{upstream_model}" }}]\n'
                           for model, kind, upstream_model in (("m", "openai-compatible", "m"), ("a", "anthropic", "claude-sonnet-4-5"), ("g", "gemini", "gemini-2.5-flash")))
         (folder / "routes.toml").write_text(routes)
@@ -244,7 +247,8 @@ def main():
                 failed |= row(f"{name} ({len(body) / 1e6:.0f} MB)", times, gaps, large) > BOUND_MS
         finally:
             gateway.send_signal(signal.SIGKILL)
-            provides.kill()
+            for process in provides:
+                process.kill()
     if failed:
         sys.exit(f"the p99 of small requests is above {BOUND_MS} ms")
 

@@ -25,6 +25,7 @@ use super::prefix_buffer::PrefixBuffer;
 use super::provider_session::ProviderSession;
 use super::reader::{Read, ResponseReader, undecodable};
 use super::throughput::Throughput;
+use super::yielding::TransferTurn;
 use crate::error::{ApiError, ErrorKind};
 
 /// Longest time that the head of a stream waits for the first frame, which may be an error. After that the client gets
@@ -134,6 +135,7 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
     /// Returns the outcome if the response was not sent completely.
     async fn forward(&mut self) -> Result<(), ExchangeOutcome> {
         let mut pace = BurstDetector::default();
+        let mut turn = TransferTurn::default();
         loop {
             if pace.is_bursting() {
                 self.exchange.clock.pause(burst::PAUSE).await;
@@ -143,12 +145,14 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
                 Read::Last(piece) => (piece, true, None),
                 Read::Broken(piece, error) => (piece, false, Some(error)),
             };
+            let length = piece.len();
             self.silence.on_received();
             self.forward_piece(piece, end, fault).await?;
             if end {
                 self.exchange.proxy.on_complete(self.exchange.ctx);
                 return Ok(());
             }
+            turn.on_moved(length).await;
             if self.is_streaming() {
                 pace.on_piece(self.reader.has_blocked());
             }

@@ -42,6 +42,7 @@ pub(in crate::proxy) mod resend;
 pub(in crate::proxy) mod send;
 pub(in crate::proxy) mod shutdown;
 pub(in crate::proxy) mod throughput;
+pub(in crate::proxy) mod yielding;
 
 #[cfg(test)]
 mod tests;

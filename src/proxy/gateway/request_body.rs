@@ -14,6 +14,7 @@ use crate::proxy::Gateway;
 use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::driver::chunks::Misframed;
 use crate::proxy::driver::encoding::ContentCoding;
+use crate::proxy::driver::yielding::TransferTurn;
 
 /// Minimum rate of a request body in bytes per second, once it has taken longer than two of its time-outs.
 const MIN_BODY_RATE: u64 = 8 * 1024;
@@ -56,12 +57,14 @@ impl Gateway {
             RequestDecoder::new(coding, limit)?.map(|decoder| Box::new(Decoding::new(decoder)));
         let (mut received, mut permit) = (0, None);
         let begun = Instant::now();
+        let mut turn = TransferTurn::default();
         let read = loop {
             match read_piece(client, self.limits.body_timeout).await {
                 Ok(None) => break Ok(()),
                 Ok(Some(piece)) if received + piece.len() > most => break Err(too_large(limit)),
                 Ok(Some(piece)) => {
-                    received += piece.len();
+                    let length = piece.len();
+                    received += length;
                     let taken = match &mut decoding {
                         Some(decoding) => {
                             decoding.decoder.push(piece);
@@ -78,6 +81,7 @@ impl Gateway {
                     if begun.elapsed() > self.limits.body_timeout * 2 + earned {
                         break Err(slow_body());
                     }
+                    turn.on_moved(length).await;
                 }
                 Err(error) => {
                     // The position of the next request in the byte stream is unknown after a failed read.

@@ -38,7 +38,7 @@ pub(in crate::proxy) fn set_up(workers: usize) {
     /// Free memory that glibc retains at the top of each arena's heap, in bytes.
     const KEPT: i32 = 64 << 20;
     /// Size from which glibc uses `mmap` for a block and returns it on free, in bytes.
-    const LARGE: i32 = 4 << 20;
+    const LARGE: i32 = 32 << 20;
     let arenas = libc::c_int::try_from(workers).unwrap_or(libc::c_int::MAX).max(1);
     // SAFETY: `mallopt` takes two integers, touches no memory of ours, and ignores what it does not know.
     unsafe {

@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use super::body::BodyFraming;
 use super::head::{keeps_alive, take_head};
 use crate::proxy::driver::provider_session::WRITE_SLICE;
+use crate::proxy::driver::yielding::TransferTurn;
 
 /// Size of the buffer for reads, one for each thread, in bytes: a provider's burst arrives in one read.
 pub(in crate::proxy::driver) const READ_BUFFER: usize = 64 * 1024;
@@ -112,9 +113,11 @@ impl Http1Exchange {
         let mut first = wire_head(&head);
         // Not kept: a stream would hold its request's headers until its end.
         drop(head);
+        let mut turn = TransferTurn::default();
         for mut piece in pieces {
             while !piece.is_empty() {
                 let slice = piece.split_to(WRITE_SLICE.min(piece.len()));
+                turn.on_moved(slice.len()).await;
                 if slice.len() <= COPIED && !first.is_empty() {
                     first.extend_from_slice(&slice);
                 } else {
