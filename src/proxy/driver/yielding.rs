@@ -26,29 +26,28 @@ impl TransferTurn {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
 
     use super::*;
 
-    #[tokio::test(flavor = "current_thread")]
-    async fn yielding_lets_another_task_run_within_a_turn() {
+    #[test]
+    fn yielding_lets_the_other_tasks_run_after_each_turn() {
+        const PIECE: usize = TURN / 4;
         let moved = Cell::new(0);
-        let longest = Cell::new(0);
-        let transfer = async {
+        let mut transfer = pin!(async {
             let mut turn = TransferTurn::default();
-            for _ in 0..100 {
-                moved.set(moved.get() + TURN / 4);
-                turn.on_moved(TURN / 4).await;
+            for _ in 0..101 {
+                moved.set(moved.get() + PIECE);
+                turn.on_moved(PIECE).await;
             }
-        };
-        let other = async {
-            let mut seen = 0;
-            while seen < 100 * (TURN / 4) {
-                longest.set(longest.get().max(moved.get() - seen));
-                seen = moved.get();
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::join!(transfer, other);
-        assert_eq!(longest.get(), TURN);
+        });
+        let mut context = Context::from_waker(Waker::noop());
+        let mut before = 0;
+        while transfer.as_mut().poll(&mut context).is_pending() {
+            assert_eq!(moved.get() - before, TURN);
+            before = moved.get();
+        }
+        assert_eq!(moved.get(), 101 * PIECE);
     }
 }
