@@ -1,9 +1,9 @@
 //! Pauses in the transfer of a large body, in which the worker's other tasks have their turn.
 //!
-//! The runtime interrupts a task after 128 reads or writes. Of a body that arrives as fast as it is read these are 8 MB:
-//! ten milliseconds, for which each frame of a stream on the same worker would wait.
+//! The runtime interrupts a task after 128 reads or writes. Of a body that arrives as fast as it is read these are 8 MB,
+//! some milliseconds, for which each frame of a stream on the same worker would wait.
 
-/// Bytes after which the other tasks have their turn. Read, scanned and stored in a third of a millisecond.
+/// Bytes after which the other tasks have their turn: a fraction of a millisecond.
 const TURN: usize = 256 * 1024;
 
 /// Counter of the bytes that one task has moved since its last pause.

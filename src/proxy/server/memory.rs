@@ -37,7 +37,8 @@ const SETTLED: Duration = Duration::from_millis(2_500);
 pub(in crate::proxy) fn set_up(workers: usize) {
     /// Free memory that glibc retains at the top of each arena's heap, in bytes.
     const KEPT: i32 = 64 << 20;
-    /// Size from which glibc uses `mmap` for a block and returns it on free, in bytes.
+    /// Size from which glibc uses `mmap` for a block and returns it on free, in bytes: the largest value that it accepts.
+    /// With `mmap`, the text of a large body, and what it is translated to, would be faulted in page by page each time.
     const LARGE: i32 = 32 << 20;
     let arenas = libc::c_int::try_from(workers).unwrap_or(libc::c_int::MAX).max(1);
     // SAFETY: `mallopt` takes two integers, touches no memory of ours, and ignores what it does not know.
