@@ -14,7 +14,7 @@ mod measure;
 use bytes::Bytes;
 use measure::{Subject, copy, criterion, print_summary};
 use model_gateway::canonical::{BreakpointRule, CacheBreakpoint, Dialect, Thinking};
-use model_gateway::json::EscapedString;
+use model_gateway::json::{EscapedString, JsonText};
 use model_gateway::translate::{PromptCaching, StoreOptions, TranslateRequest, outgoing_stored};
 use model_gateway::wire::request::{Body, BodyReader};
 use model_gateway::wire::{Api, Format};
@@ -71,7 +71,7 @@ fn chat_request(turns: usize) -> String {
 }
 
 /// Translates a chat request. Returns the length of the result.
-fn translate(text: &str, provider: Format, breakpoints: Option<BreakpointRule>) -> usize {
+fn translate(text: &JsonText, provider: Format, breakpoints: Option<BreakpointRule>) -> usize {
     let dialect = Dialect::plain("claude-sonnet-4-5", "p");
     let model = EscapedString::from("m");
     let ask = TranslateRequest {

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use bytes::Bytes;
 use model_gateway::canonical::{BreakpointRule, CacheBreakpoint};
-use model_gateway::json::EscapedString;
+use model_gateway::json::{EscapedString, JsonText};
 use model_gateway::route::affinity::fingerprint;
 use model_gateway::translate::verbatim::{Arrival, Changes};
 use model_gateway::translate::{PromptCaching, Verbatim};
@@ -251,7 +251,7 @@ fn translated(route: (Format, Format, Arrival), said: Said, fill: Option<Fill>) 
 
 /// Translates a request with ten turns.
 fn translated_request(provider: Format, client: Format, caching: PromptCaching<'_>) -> usize {
-    let body = requests::conversation(client);
+    let body = JsonText::from(requests::conversation(client));
     let turns = FRAMES / 50;
     measured(|| {
         for _ in 0..turns {

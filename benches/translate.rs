@@ -18,6 +18,7 @@ use std::hint::black_box;
 use bytes::Bytes;
 use criterion::Criterion;
 use measure::{Subject, copy, criterion, print_summary};
+use model_gateway::json::JsonText;
 use model_gateway::translate::verbatim::Arrival;
 use model_gateway::wire::Format;
 use serde_json::{Value, json};
@@ -243,12 +244,12 @@ fn main() {
     let event_streams = event_streams(&mut criterion);
     for (kind, make) in [("turns", requests::conversation as fn(_) -> _), ("image", requests::image)] {
         for (provider, client) in translation::pairs() {
-            let body: String = make(client);
-            let bytes = Bytes::from(body.clone());
+            let body = JsonText::from(make(client));
+            let bytes = body.as_bytes();
             let mut subject =
                 Subject::new(&mut criterion, format!("{client}-{provider} {kind}"), body.len(), 1);
             subject.case("request", || translation::translate(client, provider, &body));
-            subject.case("copy", || copy(std::slice::from_ref(&bytes), &mut place));
+            subject.case("copy", || copy(std::slice::from_ref(bytes), &mut place));
             subject.case("trees", || {
                 let value: Value = serde_json::from_str(&body).unwrap();
                 value.to_string()

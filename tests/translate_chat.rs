@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use model_gateway::canonical::dialect::ReasoningSupport;
 use model_gateway::canonical::{Answer, Block, Dialect, Effort, Event, Grammar, Request, Role, Thinking};
-use model_gateway::json::EscapedString;
+use model_gateway::json::{EscapedString, RopeBuilder};
 use model_gateway::wire::chat::{answer, request, stream};
 use model_gateway::wire::codec::{LossNotes, ReplyOptions};
 use model_gateway::wire::{Api, Format};
@@ -264,9 +264,10 @@ fn chat_recorded_request_survives_encoding() {
                 continue;
             }
         };
-        let mut out = BytesMut::new();
+        let mut out = RopeBuilder::default();
         let mut notes = LossNotes::new(Format::Chat, Format::Chat);
         request::encode(&request, &permissive(&request), &mut notes, &mut out);
+        let out = out.finish().into_contiguous();
         faults.extend(notes.losses().iter().map(|loss| format!("{name}: {loss:?}")));
         let text = String::from_utf8(out.to_vec()).unwrap();
         assert!(serde_json::from_str::<Value>(&text).is_ok(), "{name}: {text}");

@@ -9,13 +9,12 @@
 #[path = "captures/recording.rs"]
 mod recording;
 
-use bytes::BytesMut;
 use model_gateway::canonical::answer::{AnswerBlockKind, FinishOwned};
 use model_gateway::canonical::dialect::ReasoningSupport;
 use model_gateway::canonical::{
     Answer, Block, Dialect, Effort, Event, Grammar, MediaSource, Request, Thinking, Turn,
 };
-use model_gateway::json::JsonStr;
+use model_gateway::json::{JsonStr, RopeBuilder};
 use model_gateway::wire::codec::LossNotes;
 use model_gateway::wire::generate::{answer, request, stream};
 use model_gateway::wire::{Api, Format};
@@ -381,8 +380,9 @@ fn generate_recorded_request_survives_encoding() {
             }
         };
         let mut notes = LossNotes::new(Format::Generate, Format::Generate);
-        let mut out = BytesMut::new();
+        let mut out = RopeBuilder::default();
         request::encode(&decoded, &dialect(&decoded), &mut notes, &mut out);
+        let out = out.finish().into_contiguous();
         let again = std::str::from_utf8(&out).unwrap();
         serde_json::from_str::<Value>(again).unwrap();
         assert!(notes.losses().is_empty(), "{name}: {:?}", notes.losses());

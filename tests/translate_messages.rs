@@ -20,8 +20,8 @@ use model_gateway::canonical::dialect::ReasoningSupport;
 use model_gateway::canonical::{
     Answer, Block, Dialect, Effort, Event, Grammar, Request, Role, Thinking, Turn,
 };
-use model_gateway::json::EscapedString;
 use model_gateway::json::JsonStr;
+use model_gateway::json::{EscapedString, RopeBuilder};
 use model_gateway::wire::Format;
 use model_gateway::wire::codec::{LossNotes, ReplyOptions};
 use model_gateway::wire::messages::stream::{Decoder, Encoder};
@@ -353,8 +353,9 @@ fn messages_recorded_request_survives_encoding() {
         };
         count += 1;
         let mut notes = LossNotes::new(Format::Messages, Format::Messages);
-        let mut out = BytesMut::new();
+        let mut out = RopeBuilder::default();
         request::encode(&first, &dialect(first.thinking), &mut notes, &mut out);
+        let out = out.finish().into_contiguous();
         let text = String::from_utf8(out.to_vec()).unwrap();
         assert!(serde_json::from_str::<Value>(&text).is_ok(), "{}: {text}", recording.name);
         let second = request::decode(&text).unwrap();

@@ -21,6 +21,7 @@ use model_gateway::canonical::{
     Answer, Block, Dialect, Effort, Event, Grammar, Request, Thinking, ToolKind, Turn,
 };
 use model_gateway::error::{ApiError, ErrorKind};
+use model_gateway::json::RopeBuilder;
 use model_gateway::wire::codec::{LossNotes, ReplyOptions};
 use model_gateway::wire::responses::{answer, request, stream};
 use model_gateway::wire::{Api, Format};
@@ -290,8 +291,9 @@ fn responses_recorded_request_survives_encoding() {
             }
         };
         let mut notes = LossNotes::new(Format::Responses, Format::Responses);
-        let mut out = BytesMut::new();
+        let mut out = RopeBuilder::default();
         request::encode(&first, &permissive(), &mut notes, &mut out);
+        let out = out.finish().into_contiguous();
         if !notes.losses().is_empty() || notes.take_refusal().is_some() {
             faults.push(format!("{}: lost {:?}", recording.name, notes.losses()));
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use model_gateway::canonical::{Dialect, Thinking};
 use model_gateway::framing::event_stream::{HeaderValue, MessageWriter, put_header};
-use model_gateway::json::EscapedString;
+use model_gateway::json::{EscapedString, JsonText};
 use model_gateway::translate::translated::Route;
 use model_gateway::translate::verbatim::Arrival;
 use model_gateway::translate::{
@@ -101,7 +101,7 @@ pub(crate) fn event_message(frame: &str) -> Vec<u8> {
 }
 
 /// Translates a request.
-pub(crate) fn translate(client: Format, provider: Format, body: &str) -> Outgoing {
+pub(crate) fn translate(client: Format, provider: Format, body: &JsonText) -> Outgoing {
     translate_cached(client, provider, body, PromptCaching::default())
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn translate(client: Format, provider: Format, body: &str) -> Outgoin
 pub(crate) fn translate_cached(
     client: Format,
     provider: Format,
-    body: &str,
+    body: &JsonText,
     caching: PromptCaching<'_>,
 ) -> Outgoing {
     let dialect = Dialect::plain("model-of-the-provider", "provider");

@@ -268,8 +268,8 @@ fn ask(from: Format, to: Format, kind: usize, body: &str) -> Option<String> {
         seed: "req_1",
         now: 1,
     };
-    let outgoing = outgoing(body, &ask).ok()?;
-    Some(String::from_utf8(outgoing.body.to_vec()).unwrap())
+    let outgoing = outgoing(&body.into(), &ask).ok()?;
+    Some(String::from_utf8(outgoing.text().into()).unwrap())
 }
 
 /// Translated request: the output is JSON, is the same each time, and can be decoded by the provider's format.

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use base64_simd::URL_SAFE_NO_PAD;
 
-use crate::json::JsonStr;
+use crate::json::{JsonStr, Sink};
 
 /// Provider signature in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ const ENVELOPE: &str = "gw1.";
 
 impl SealedSignature<'_> {
     /// Writes the envelope, which needs no JSON escapes.
-    pub fn write(&self, out: &mut impl bytes::BufMut) {
+    pub fn write(&self, out: &mut impl Sink) {
         out.put_slice(ENVELOPE.as_bytes());
         out.put_slice(self.issuer.as_bytes());
         out.put_u8(b'.');
@@ -127,7 +127,7 @@ impl<'a> SignedCallId<'a> {
     }
 
     /// Writes the part that follows the id.
-    pub fn write(sealed: SealedSignature<'_>, out: &mut impl bytes::BufMut) {
+    pub fn write(sealed: SealedSignature<'_>, out: &mut impl Sink) {
         out.put_slice(CARRIER.as_bytes());
         out.put_slice(sealed.issuer.as_bytes());
         out.put_slice(b"__");
@@ -135,7 +135,7 @@ impl<'a> SignedCallId<'a> {
     }
 }
 
-fn put_base64(out: &mut impl bytes::BufMut, bytes: &[u8]) {
+fn put_base64(out: &mut impl Sink, bytes: &[u8]) {
     out.put_slice(URL_SAFE_NO_PAD.encode_to_string(bytes).as_bytes());
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::{fail, style};
 use crate::canonical::{CachePolicy, Thinking};
-use crate::json::EscapedString;
+use crate::json::{EscapedString, JsonText};
 use crate::provider::{BaseUrl, Preset, Provider, ProviderKind, Setup};
 use crate::translate::{PromptCaching, StoreOptions, TranslateRequest, outgoing_stored};
 use crate::wire::Format;
@@ -102,7 +102,7 @@ pub(super) fn run(options: &ExplainArgs) -> ExitCode {
     let breakpoints = support.and_then(|support| options.prompt_cache.rule(support, false));
     let caching = PromptCaching { breakpoints, key: None };
     let translated = outgoing_stored(
-        &body,
+        &JsonText::from(body),
         &TranslateRequest {
             client: from,
             provider: to,
@@ -119,7 +119,7 @@ pub(super) fn run(options: &ExplainArgs) -> ExitCode {
     );
     match translated {
         Ok(outgoing) => {
-            println!("{}", String::from_utf8_lossy(&outgoing.body));
+            println!("{}", String::from_utf8_lossy(&outgoing.text()));
             print_losses(&outgoing.losses);
             if options.prompt_cache != CachePolicy::Off {
                 eprintln!("{} {} automatic cache breakpoints", style::title("cache"), outgoing.breakpoints);

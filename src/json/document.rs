@@ -71,6 +71,12 @@ impl From<String> for JsonText {
     }
 }
 
+impl From<&str> for JsonText {
+    fn from(text: &str) -> Self {
+        JsonText(Bytes::copy_from_slice(text.as_bytes()))
+    }
+}
+
 impl AsRef<[u8]> for JsonText {
     fn as_ref(&self) -> &[u8] {
         &self.0
@@ -120,6 +126,13 @@ impl JsonRope {
     /// Returns the text as one piece; copies only if there are several pieces.
     pub fn into_contiguous(self) -> JsonText {
         JsonText(self.0.into_contiguous())
+    }
+
+    /// Joins the pieces, and returns the text, shared; copies only if there are several pieces, which are freed.
+    pub fn make_contiguous(&mut self) -> JsonText {
+        let text = std::mem::take(&mut self.0).into_contiguous();
+        self.0 = Rope::from(text.clone());
+        JsonText(text)
     }
 
     /// Returns a range of the bytes, which may begin or end within a character; copies only if it straddles pieces. A

@@ -4,7 +4,7 @@
 //! document ([`Cursor`]), a push scanner over a document that arrives in pieces ([`Scanner`]), the places
 //! ([`ArrayTail`]) and a reader ([`ReverseReader`]) of the last elements of a long array, the pieces themselves
 //! ([`Rope`]), documents that are known to be UTF-8 ([`JsonText`], [`JsonRope`]), a speculative template for repeated
-//! documents ([`FrameTemplate`]) and a writer that appends to a byte buffer ([`Writer`]).
+//! documents ([`FrameTemplate`]) and a writer ([`Writer`]) that appends to a byte buffer or to a rope ([`RopeBuilder`]).
 //!
 //! This module must not depend on the meaning of a member or name a wire format. It allocates nothing per value read.
 
@@ -18,9 +18,11 @@ mod long_run;
 mod members;
 mod reverse;
 mod rope;
+mod rope_builder;
 mod run;
 mod scan;
 mod scan_error;
+mod sink;
 mod text;
 mod utf8;
 mod wanted_members;
@@ -37,8 +39,10 @@ pub use frame_template::{FrameTemplate, TemplateMatch, TemplateParts};
 pub use members::Member;
 pub use reverse::{ReverseReader, Truncated, read_from_end};
 pub use rope::{Edit, Rope};
+pub use rope_builder::RopeBuilder;
 pub use scan::Scanner;
 pub use scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};
+pub use sink::Sink;
 pub use text::{EscapedString, JsonStr, RawJson};
 pub use utf8::{Utf8Error, from_utf8};
 pub use wanted_members::WantedMembers;

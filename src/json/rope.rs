@@ -208,7 +208,8 @@ impl Rope {
         out
     }
 
-    fn push_exact(&mut self, piece: Bytes) {
+    /// Appends a piece of any size without copying it into another.
+    pub(super) fn push_exact(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.len += piece.len();
             self.pieces.push(piece);
@@ -221,13 +222,5 @@ impl From<Bytes> for Rope {
         let mut rope = Rope::new();
         rope.push(piece);
         rope
-    }
-}
-
-#[cfg(test)]
-impl Rope {
-    /// Appends a piece of any size without copying it into another.
-    pub(super) fn push_exact_for_test(&mut self, piece: Bytes) {
-        self.push_exact(piece);
     }
 }

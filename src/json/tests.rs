@@ -317,7 +317,7 @@ proptest! {
         let mut from = 0;
         for cut in cuts.iter().cycle() {
             let to = (from + cut).min(text.len());
-            rope.push_exact_for_test(Bytes::copy_from_slice(&text[from..to]));
+            rope.push_exact(Bytes::copy_from_slice(&text[from..to]));
             from = to;
             if from == text.len() { break; }
         }

@@ -1,9 +1,7 @@
-//! JSON writer that appends to a byte buffer. Its only state is whether a comma is due.
-
-use bytes::{BufMut, BytesMut};
+//! JSON writer that appends to a byte buffer or a rope. Its only state is whether a comma is due.
 
 use super::run::plain_run;
-use super::{JsonStr, RawJson};
+use super::{JsonStr, RawJson, RopeBuilder, Sink};
 
 /// JSON writer. The caller opens and closes containers; the writer inserts the commas.
 ///
@@ -17,19 +15,19 @@ use super::{JsonStr, RawJson};
 /// json.end_object();
 /// assert_eq!(out, br#"{"id":"chatcmpl-1","n":3}"#);
 /// ```
-pub struct Writer<'o, B: BufMut> {
+pub struct Writer<'o, B: Sink> {
     out: &'o mut B,
     comma: bool,
 }
 
-impl Writer<'_, BytesMut> {
-    /// Returns the length of the buffer in bytes.
-    pub fn buffer_len(&self) -> usize {
+impl Writer<'_, RopeBuilder> {
+    /// Returns the length of the document so far, in bytes.
+    pub fn written(&self) -> usize {
         self.out.len()
     }
 }
 
-impl<'o, B: BufMut> Writer<'o, B> {
+impl<'o, B: Sink> Writer<'o, B> {
     /// Creates a writer that appends one value to `out`.
     pub fn new(out: &'o mut B) -> Self {
         Writer { out, comma: false }
@@ -165,7 +163,7 @@ impl<'o, B: BufMut> Writer<'o, B> {
 }
 
 /// Appends plain text to `out`, escaped as the inside of a JSON string.
-pub fn push_escaped(out: &mut impl BufMut, plain: &str) {
+pub fn push_escaped(out: &mut impl Sink, plain: &str) {
     let mut rest = plain.as_bytes();
     loop {
         let run = plain_run(rest);

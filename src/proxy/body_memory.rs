@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::json::Rope;
 
 /// Smallest size that is counted, in bytes. `limits.requests` bounds smaller ones well enough.
 const MIN_COUNTED: usize = 64 * 1024;
@@ -58,6 +61,23 @@ impl BodyMemory {
     pub(in crate::proxy) fn charge(&self, body: Bytes, bytes: usize) -> Option<Bytes> {
         let mut weight = None;
         self.grow(&mut weight, bytes).then(|| with_permit(body, weight))
+    }
+
+    /// Counts a translated request body, of which `copied` bytes are not shared with the client's body of `received` bytes:
+    /// what it adds to that one, which is freed unless a part of it is shared. Returns its pieces, `None` if the budget is
+    /// exceeded.
+    pub(in crate::proxy) fn charge_translated(
+        &self,
+        body: Rope,
+        copied: usize,
+        received: usize,
+    ) -> Option<SmallVec<[Bytes; 2]>> {
+        let freed = if copied < body.len() { 0 } else { received };
+        let mut pieces = body.into_pieces();
+        if let Some(first) = pieces.first_mut() {
+            *first = self.charge(std::mem::take(first), copied.saturating_sub(freed))?;
+        }
+        Some(pieces)
     }
 
     /// Starts the count of one read; `room` is the share of its request.
@@ -194,6 +214,22 @@ mod tests {
         assert!(memory.charge(Bytes::new(), 4 * MIN_COUNTED).is_none());
         drop(part);
         assert_eq!(held(&memory), 0);
+    }
+
+    #[test]
+    fn body_memory_counts_what_a_translation_adds_to_the_body_or_to_its_shared_part() {
+        let (memory, kilo) = (BodyMemory::new(64 * MIN_COUNTED), |count: usize| vec![b'x'; count * 1024]);
+        // What was received is freed: only the surplus counts.
+        let copied = memory.charge_translated(Bytes::from(kilo(200)).into(), 200 * 1024, 100 * 1024).unwrap();
+        assert_eq!(held(&memory), 100 * 1024);
+        drop(copied);
+        // A part of what was received is held: what was copied counts beside it.
+        let shared = memory.charge_translated(Bytes::from(kilo(400)).into(), 150 * 1024, 300 * 1024).unwrap();
+        assert_eq!(held(&memory), 150 * 1024);
+        drop(shared);
+        assert_eq!(held(&memory), 0);
+        let too_large = Bytes::from(kilo(65 * MIN_COUNTED / 1024));
+        assert!(memory.charge_translated(too_large.into(), 65 * MIN_COUNTED, 0).is_none());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use crate::canonical::{Answer, Dialect, Event, Request, Start};
 use crate::error::ApiError;
 use crate::framing::event_stream::EventMessage;
-use crate::json::{JsonError, RawJson, from_utf8};
+use crate::json::{JsonError, RawJson, RopeBuilder, from_utf8};
 use crate::wire::codec::{CutText, LossNotes, ReplyOptions};
 use crate::wire::{Format, chat, converse, generate, messages, responses};
 
@@ -252,7 +252,7 @@ pub(super) fn encode_request(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
-    out: &mut BytesMut,
+    out: &mut RopeBuilder,
 ) {
     match format {
         Format::Chat => chat::request::encode(request, dialect, notes, out),

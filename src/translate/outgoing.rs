@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bumpalo::Bump;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::adapt::adapt;
 use super::bounds;
@@ -18,7 +18,7 @@ use super::resume::PrefillState;
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, BreakpointRule, Dialect, OutputFormat, Request, Thinking};
 use crate::error::ApiError;
-use crate::json::{Cursor, EscapedString, JsonStr, RawJson};
+use crate::json::{Cursor, EscapedString, JsonStr, JsonText, RawJson, Rope, RopeBuilder, Sink};
 use crate::wire::codec::{Loss, LossNotes, ReplyOptions, Sealer};
 use crate::wire::responses::stored::Conversation;
 use crate::wire::{Format, generate, messages};
@@ -117,8 +117,10 @@ pub struct PromptCaching<'a> {
 /// Translated request, and the state that is needed to translate its response.
 #[derive(Debug)]
 pub struct Outgoing {
-    /// Request body for the provider.
-    pub body: Bytes,
+    /// Request body for the provider. Its long texts and media are shared with the client's.
+    pub body: Rope,
+    /// Bytes of it that are not shared.
+    pub copied: usize,
     /// Adaptations to reverse in the response.
     pub restore: Restore,
     /// Reply options for the response encoder.
@@ -129,6 +131,13 @@ pub struct Outgoing {
     pub items: String,
     /// Number of automatic prompt-cache breakpoints that were set.
     pub breakpoints: u8,
+}
+
+impl Outgoing {
+    /// Returns the body as one piece; copies it if it has several.
+    pub fn text(&self) -> Bytes {
+        self.body.clone().into_contiguous()
+    }
 }
 
 /// Error of a request that cannot be translated.
@@ -157,7 +166,7 @@ pub enum EncodeBlocked {
 ///
 /// # Errors
 /// Returns [`EncodeError`] if the request is malformed, or has an element that cannot be carried.
-pub fn outgoing(body: &str, ask: &TranslateRequest<'_>) -> Result<Outgoing, EncodeError> {
+pub fn outgoing(body: &JsonText, ask: &TranslateRequest<'_>) -> Result<Outgoing, EncodeError> {
     outgoing_stored(body, ask, StoreOptions::default())
 }
 
@@ -166,7 +175,7 @@ pub fn outgoing(body: &str, ask: &TranslateRequest<'_>) -> Result<Outgoing, Enco
 /// # Errors
 /// Returns [`EncodeError`] as [`outgoing`] does.
 pub fn outgoing_stored(
-    body: &str,
+    body: &JsonText,
     ask: &TranslateRequest<'_>,
     stored: StoreOptions<'_>,
 ) -> Result<Outgoing, EncodeError> {
@@ -180,7 +189,7 @@ pub fn outgoing_stored(
 /// Returns [`EncodeBlocked::Rejected`] as [`outgoing`] does, and [`EncodeBlocked::MissingSignatures`] if signatures
 /// must be looked up.
 pub fn outgoing_sealed(
-    body: &str,
+    body: &JsonText,
     ask: &TranslateRequest<'_>,
     stored: StoreOptions<'_>,
 ) -> Result<Outgoing, EncodeBlocked> {
@@ -198,7 +207,7 @@ fn collects_signatures(request: &Request<'_>, ask: &TranslateRequest<'_>, stored
 
 /// Translates a request. If `bare` is given and signatures must be looked up, returns its result as the error.
 fn run<E: From<EncodeError>>(
-    body: &str,
+    body: &JsonText,
     ask: &TranslateRequest<'_>,
     stored: StoreOptions<'_>,
     bare: Option<fn(Vec<SignatureKey>) -> E>,
@@ -206,9 +215,10 @@ fn run<E: From<EncodeError>>(
     // One arena for texts that the request borrows while it is adapted: freed at once, instead of one by one.
     let bump = Bump::new();
     let conversation = conversation(body, ask.client, stored);
-    let longer = longer(body, conversation.as_ref(), stored);
+    let longer = longer(body, conversation.as_ref(), stored).map(JsonText::from);
+    let whole = longer.as_ref().unwrap_or(body);
     let mut echoed = String::new();
-    let decoded = decode_request_with(ask.client, longer.as_deref().unwrap_or(body), |name, value| {
+    let decoded = decode_request_with(ask.client, whole, |name, value| {
         push_echoed(&mut echoed, name, value);
     });
     let checked = decoded.and_then(|request| bounds::check(&request, ask.client).map(|()| request));
@@ -244,9 +254,7 @@ fn run<E: From<EncodeError>>(
     }
     let reply = ReplyOptions {
         store_as: stored.store_as.into(),
-        compaction: stored
-            .compaction
-            .map(|options| Box::new(compaction::reply(options, longer.as_deref().unwrap_or(body), ask.seed))),
+        compaction: stored.compaction.map(|options| Box::new(compaction::reply(options, whole, ask.seed))),
         collect_signatures: collects_signatures(&request, ask, &stored),
         ..reply_with(&request, echoed, ask)
     };
@@ -276,10 +284,9 @@ fn run<E: From<EncodeError>>(
     if ask.client == Format::Generate && ask.provider != Format::Generate {
         join_pieces(&mut request, &bump);
     }
-    // Reserve more than the input size, because formats differ in the JSON around the content; growing would copy it
+    // Expect more than the input size, because formats differ in the JSON around the content; growing would copy it
     // all. Not much more: a chat stream keeps this until its end, in case the provider reports no usage.
-    let length = longer.as_deref().unwrap_or(body).len();
-    let mut out = BytesMut::with_capacity(length + length / 16 + SURPLUS);
+    let mut out = RopeBuilder::new(whole, whole.len() + whole.len() / 16 + SURPLUS);
     // Chat to chat: members that only this format has are no loss. The chat encoder would drop those that the dialect
     // does not list, so they are appended unchanged, because the client named them explicitly.
     let anew = ask.client == Format::Chat && ask.provider == Format::Chat;
@@ -292,7 +299,9 @@ fn run<E: From<EncodeError>>(
     let breakpoints = notes.breakpoints();
     let items = conversation.filter(|_| !stored.store_as.is_empty()).map(|all| all.items);
     let losses = notes.losses().to_vec();
-    Ok(Outgoing { body: out.freeze(), restore, reply, losses, items: items.unwrap_or_default(), breakpoints })
+    let copied = out.copied();
+    let (body, items) = (out.finish(), items.unwrap_or_default());
+    Ok(Outgoing { body, copied, restore, reply, losses, items, breakpoints })
 }
 
 /// Replaces a schema by the object in its text: Converse carries a schema as a string. Its decoder has checked that the
@@ -333,13 +342,14 @@ fn conversation(body: &str, client: Format, stored: StoreOptions<'_>) -> Option<
 }
 
 /// Appends members to a JSON object.
-fn append(members: &[Extra<'_>], out: &mut BytesMut) {
+fn append(members: &[Extra<'_>], out: &mut RopeBuilder) {
     for member in members.iter().filter(|member| !member.name.contains('.')) {
-        if out.last() == Some(&b'}') {
-            out.truncate(out.len() - 1);
-            let comma = if out.last() == Some(&b'{') { "" } else { "," };
-            let text = format!("{comma}\"{}\":{}}}", member.name, member.value.text());
-            out.extend_from_slice(text.as_bytes());
+        if out.last() == Some(b'}') {
+            out.pop();
+            let comma = if out.last() == Some(b'{') { "" } else { "," };
+            out.put_slice(format!("{comma}\"{}\":", member.name).as_bytes());
+            out.put_slice(member.value.text().as_bytes());
+            out.put_u8(b'}');
         }
     }
 }

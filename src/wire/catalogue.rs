@@ -5,7 +5,7 @@
 
 use super::models::ListedModel;
 use crate::canonical::request::Effort;
-use crate::json::Writer;
+use crate::json::{Sink, Writer};
 
 /// Reasoning efforts that Codex knows, each with the description that it shows. Other names are decoding errors there.
 const EFFORTS: [(Effort, &str); 5] = [
@@ -54,7 +54,7 @@ fn compacts_from(window: u32, max_output: Option<u32>) -> u32 {
 }
 
 /// Writes the entry of a model. `rank` is its position: Codex lists lower numbers first.
-pub(super) fn entry<B: bytes::BufMut>(model: &ListedModel<'_>, rank: usize, json: &mut Writer<'_, B>) {
+pub(super) fn entry<B: Sink>(model: &ListedModel<'_>, rank: usize, json: &mut Writer<'_, B>) {
     let efforts = || EFFORTS.iter().filter(|(effort, _)| model.efforts.contains(effort));
     json.begin_object();
     json.key("slug").string(model.id).key("display_name").string(model.id);

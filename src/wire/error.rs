@@ -10,7 +10,7 @@ use bytes::BytesMut;
 
 use super::{Format, overflow};
 use crate::error::{ApiError, ErrorKind, RetryAfter};
-use crate::json::{Cursor, JsonError, RawJson, Writer};
+use crate::json::{Cursor, JsonError, RawJson, Sink, Writer};
 
 /// Maximum length of a provider's message in bytes. Longer messages are useless to readers, and some providers echo the
 /// whole prompt.
@@ -346,7 +346,7 @@ pub(super) fn error_member(body: &str, mut each: impl FnMut(&str, RawJson<'_>)) 
 }
 
 /// Writes `name: "text"` or `name: null`.
-pub(super) fn nullable<B: bytes::BufMut>(json: &mut Writer<'_, B>, name: &str, text: Option<&str>) {
+pub(super) fn nullable<B: Sink>(json: &mut Writer<'_, B>, name: &str, text: Option<&str>) {
     json.key(name);
     match text {
         Some(text) => json.string(text),

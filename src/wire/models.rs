@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use super::{Format, catalogue};
 use crate::canonical::request::Effort;
 use crate::canonical::time::rfc3339;
-use crate::json::Writer;
+use crate::json::{Sink, Writer};
 
 /// Shape of the model listing that a client expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,13 +169,13 @@ fn cut<'s, 'a>(entries: &'s [ListedModel<'a>], page: &ListingPage) -> (&'s [List
 }
 
 /// Writes a member with a number of tokens, or nothing if it is not known.
-fn optional<B: bytes::BufMut>(json: &mut Writer<'_, B>, name: &str, tokens: Option<u32>) {
+fn optional<B: Sink>(json: &mut Writer<'_, B>, name: &str, tokens: Option<u32>) {
     if let Some(tokens) = tokens {
         json.key(name).number(tokens);
     }
 }
 
-fn list_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
+fn list_entry<B: Sink>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
     json.begin_object();
     json.key("id").string(entry.id).key("object").string("model");
     json.key("created").number(entry.created).key("owned_by").string(entry.owned_by);
@@ -191,7 +191,7 @@ fn list_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'_, B
     json.end_object();
 }
 
-fn messages_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
+fn messages_entry<B: Sink>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
     json.begin_object();
     let shown = entry.alias_of.unwrap_or(entry.id);
     json.key("type").string("model").key("id").string(entry.id).key("display_name").string(shown);
@@ -216,7 +216,7 @@ fn messages_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'
     json.end_object();
 }
 
-fn generate_entry<B: bytes::BufMut>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
+fn generate_entry<B: Sink>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
     json.begin_object();
     json.key("name").string(&format!("models/{}", entry.id));
     json.key("baseModelId")

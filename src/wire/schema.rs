@@ -1,15 +1,13 @@
 //! JSON schema conversion: from the OpenAPI 3.0 dialect of Gemini (upper-case types, `nullable`) to plain JSON schema.
 
-use bytes::BufMut;
-
-use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind, Writer};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, Sink, ValueKind, Writer};
 
 /// Maximum nesting depth that is converted. Deeper parts are copied unchanged.
 const MAX_DEPTH: u32 = 64;
 
 /// Writes an OpenAPI schema as JSON schema. The order of members is preserved. Text that is not a schema is copied
 /// unchanged.
-pub fn from_openapi(schema: RawJson<'_>, out: &mut impl BufMut) {
+pub fn from_openapi(schema: RawJson<'_>, out: &mut impl Sink) {
     let mut text = Vec::with_capacity(schema.text().len() + 32);
     match put_schema(&mut Cursor::new(schema.text()), 0, &mut Writer::new(&mut text)) {
         Ok(()) => out.put_slice(&text),

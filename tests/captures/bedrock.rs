@@ -89,7 +89,7 @@ fn request(from: Format, to: Format, body: &str) -> Result<Outgoing, model_gatew
         seed: "req_1",
         now: 1_700_000_000,
     };
-    outgoing(body, &ask)
+    outgoing(&body.into(), &ask)
 }
 
 fn translated(client: Format, arrival: Arrival, stream: bool) -> Translated {
@@ -394,12 +394,12 @@ fn recorded_bedrock_request_is_translated_to_every_format() {
         for to in others() {
             match request(Format::Converse, to, &text) {
                 Ok(sent) => {
-                    let written = std::str::from_utf8(&sent.body).unwrap();
+                    let written = &String::from_utf8(sent.text().into()).unwrap();
                     // What is written is a request of its format, and can be translated back.
                     let back = request(to, Format::Converse, written);
                     let back =
                         back.unwrap_or_else(|error| panic!("{name} to {to} and back: {}", error.error));
-                    let back: Value = serde_json::from_slice(&back.body).unwrap();
+                    let back: Value = serde_json::from_slice(&back.text()).unwrap();
                     // Documents may have become texts, and texts beside each other one.
                     let found = texts(&back).concat();
                     let mut rest = &*found;
@@ -418,7 +418,7 @@ fn recorded_bedrock_request_is_translated_to_every_format() {
         }
         let again = request(Format::Converse, Format::Converse, &text);
         let again = again.unwrap_or_else(|error| panic!("{name}: {}", error.error));
-        let again: Value = serde_json::from_slice(&again.body).unwrap();
+        let again: Value = serde_json::from_slice(&again.text()).unwrap();
         // What a guardrail checks is written as plain text, with a warning.
         if !text.contains("guardContent") {
             assert_eq!(comparable(&again), comparable(body), "{name} written anew");

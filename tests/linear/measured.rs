@@ -89,7 +89,7 @@ fn translate(client: Format, provider: Format, dialect: &Dialect<'_>, body: &str
         remote_urls(body, client, provider, dialect, model_gateway::translate::StoreOptions::default());
     }
     // A refused request counts too: it has been decoded and encoded before.
-    outgoing(body, &ask).ok()
+    outgoing(&body.into(), &ask).ok()
 }
 
 fn bring(provider: Format, client: Format, answer: &Answer, restore: &Restore, stream: bool) {

@@ -34,7 +34,7 @@ fn ask(provider: &Provider, model: &str, from: Format, body: &str) -> Result<Out
 
 fn go(dialect: &Dialect<'_>, from: Format, to: Format, body: &str) -> Result<Outgoing, EncodeError> {
     outgoing(
-        body,
+        &body.into(),
         &TranslateRequest {
             client: from,
             provider: to,
@@ -52,12 +52,12 @@ fn go(dialect: &Dialect<'_>, from: Format, to: Format, body: &str) -> Result<Out
 
 /// Returns the translated body of a request.
 fn translated(dialect: &Dialect<'_>, from: Format, to: Format, body: &str) -> Value {
-    serde_json::from_slice(&go(dialect, from, to, body).unwrap().body).unwrap()
+    serde_json::from_slice(&go(dialect, from, to, body).unwrap().text()).unwrap()
 }
 
 /// Returns the body that a provider of chat completions receives for a request.
 fn sent_from(provider: &Provider, model: &str, from: Format, body: &str) -> Value {
-    serde_json::from_slice(&ask(provider, model, from, body).unwrap().body).unwrap()
+    serde_json::from_slice(&ask(provider, model, from, body).unwrap().text()).unwrap()
 }
 
 /// Returns the body that is sent for members of a chat request, and the names of the lost elements.
@@ -71,7 +71,7 @@ fn sent(provider: &Provider, model: &str, members: &str) -> (Value, Vec<String>)
     let body = format!(r#"{{"model":"m",{members}{messages}}}"#);
     let outgoing = ask(provider, model, Format::Chat, &body).unwrap();
     let losses = outgoing.losses.iter().map(|loss| loss.element.to_string()).collect();
-    (serde_json::from_slice(&outgoing.body).unwrap(), losses)
+    (serde_json::from_slice(&outgoing.text()).unwrap(), losses)
 }
 
 /// Returns the parameter for which a chat request with these members is refused.

@@ -1,7 +1,10 @@
 //! Large bodies do not delay other clients: a worker answers other requests while a large body is translated.
 
 use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use serde_json::{Value, json};
 
 use crate::support::client::post;
 use crate::support::form::Form;
@@ -108,6 +111,51 @@ async fn large_body_of_a_disconnected_client_is_not_retried() {
     }
     gateway.wait_for_metric("gateway_requests_in_flight", &[], 0.0).await;
     assert_eq!(upstream.count(), 1 + stay.len(), "somebody worked for a client that had left");
+}
+
+/// Translation does not copy long texts and media, and each attempt is a translation of its own.
+#[tokio::test]
+async fn large_body_that_is_translated_is_whole_at_each_target() {
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let seen = received.clone();
+    let upstream = Upstream::start(move |mut conn| {
+        let received = received.clone();
+        async move {
+            while let Some(request) = conn.request().await {
+                let body: Value = serde_json::from_str(&request.text()).unwrap();
+                let status = if body["model"] == "overloaded" { 503 } else { 200 };
+                received.lock().unwrap().push(body);
+                conn.send(reply::json(status, Form::Messages.whole("x"))).await;
+            }
+        }
+    })
+    .await;
+    let mut setup = Setup::providers(upstream.addr);
+    setup.routes.push_str(
+        "[[model]]\nid = \"both\"\nowned_by = \"us\"\ncreated = 1715367049\ntargets = [\n\
+         { provider = \"anthropic\", model = \"overloaded\" },\n\
+         { provider = \"anthropic\", model = \"claude\", tier = 2 },\n]\n",
+    );
+    let gateway = Gateway::start(&setup).await;
+    let (text, image) = ("A line, \"quoted\".\n".repeat(40_000), "iVBORw0KGgoAAAANSUhEUgAA".repeat(40_000));
+    let words: Vec<Value> =
+        (0..20_000).map(|n| json!({"role": "user", "content": format!("{n} é")})).collect();
+    let mut messages = vec![json!({"role": "user", "content": [
+        {"type": "text", "text": &text},
+        {"type": "image_url", "image_url": {"url": format!("data:image/png;base64,{image}")}},
+    ]})];
+    messages.extend(words);
+    let body = json!({"model": "both", "max_tokens": 9, "messages": messages});
+    assert_eq!(gateway.ask(post("/v1/chat/completions", body.to_string())).await.status(), 200);
+    let received = std::mem::take(&mut *seen.lock().unwrap());
+    assert_eq!(received.len(), 2);
+    for body in received {
+        let content = body["messages"][0]["content"].as_array().unwrap();
+        assert!(content[0]["text"] == *text, "{}", body["model"]);
+        assert!(content[1]["source"]["data"] == *image, "{}", body["model"]);
+        let words = content.iter().skip(2).map(|part| part["text"].as_str().unwrap());
+        assert!(words.eq((0..20_000).map(|n| format!("{n} é"))), "{}", body["model"]);
+    }
 }
 
 #[tokio::test]

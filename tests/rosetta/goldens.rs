@@ -75,7 +75,7 @@ fn requests(case: &Path, out: &mut String) {
         let mut found = Vec::new();
         let losses = match request(from, to, &body) {
             Ok(outgoing) => {
-                let written = std::str::from_utf8(&outgoing.body).unwrap();
+                let written = &String::from_utf8(outgoing.text().into()).unwrap();
                 let place = format!("{}: {title}", case.display());
                 found.extend(lines(&json(written, &place), &json(&expected, &place)));
                 outgoing.losses

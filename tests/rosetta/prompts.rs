@@ -18,7 +18,7 @@ fn encoded(from: Format, to: Format, messages: &[Message]) -> String {
     let text = body(from, messages, issuer(to), true);
     let outgoing =
         request(from, to, &text).unwrap_or_else(|refused| panic!("{from} to {to}: {refused}: {text}"));
-    let text = String::from_utf8(outgoing.body.to_vec()).unwrap();
+    let text = String::from_utf8(outgoing.text().into()).unwrap();
     let _: serde_json::Value = serde_json::from_str(&text).unwrap();
     text.replace(MARK, "").replace(POINT, "")
 }

@@ -72,7 +72,7 @@ pub(crate) fn request(from: Format, to: Format, body: &str) -> Result<Outgoing, 
         seed: "req_1",
         now: 1_700_000_000,
     };
-    outgoing(body, &ask)
+    outgoing(&body.into(), &ask)
 }
 
 /// Returns the options of the response encoder in most tests.

@@ -196,7 +196,7 @@ impl Client {
         let text = self.body();
         let outgoing = request(self.format, provider, &text)
             .unwrap_or_else(|refused| panic!("{} to {provider}: {refused}: {text}", self.format));
-        serde_json::from_slice(&outgoing.body).unwrap()
+        serde_json::from_slice(&outgoing.text()).unwrap()
     }
 }
 

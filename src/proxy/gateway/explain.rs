@@ -2,7 +2,7 @@
 
 use crate::admin::{ExplainRequest, ExplainedTarget, Explanation};
 use crate::canonical::{Dialect, Thinking, Usage};
-use crate::json::EscapedString;
+use crate::json::{EscapedString, JsonText};
 use crate::proxy::Gateway;
 use crate::route::{Model, Target, upstream_api};
 use crate::tokens::{TokenizerFamily, count_request};
@@ -61,7 +61,7 @@ fn explain_target(target: &Target, request: &ExplainRequest<'_>, thinking: Think
         return ExplainedTarget { verbatim: true, ..explained };
     }
     let translated = outgoing_stored(
-        request.body,
+        &JsonText::from(request.body),
         &TranslateRequest {
             client: request.format,
             provider: format,
@@ -78,7 +78,7 @@ fn explain_target(target: &Target, request: &ExplainRequest<'_>, thinking: Think
     );
     match translated {
         Ok(outgoing) => ExplainedTarget {
-            body: Some(String::from_utf8_lossy(&outgoing.body).into_owned()),
+            body: Some(String::from_utf8_lossy(&outgoing.text()).into_owned()),
             losses: shown(&outgoing.losses),
             ..explained
         },

@@ -118,9 +118,9 @@ impl Gateway {
                 Ok(picked) => picked,
                 Err(nobody) => return Err(refused.unwrap_or_else(|| all_limited_error(nobody, now))),
             };
-            let wanted = state.route_request();
-            ctx.record.stream = wanted.is_stream(&state.body);
-            match self.prepare(ctx, wanted, index, permit, BodyRef::Borrowed(&state.body)).await {
+            let (wanted, body) = state.split();
+            ctx.record.stream = wanted.is_stream(body);
+            match self.prepare(ctx, wanted, index, permit, BodyRef::Borrowed(body)).await {
                 Ok(attempt) => {
                     // Only after the preparation: a target that cannot encode the request was not tried.
                     state.candidates.mark_tried(index);
@@ -156,7 +156,7 @@ impl Gateway {
                 // Boxed: few requests have compaction items.
                 true => Box::pin(self.plan_compaction(ctx, &wanted, compacts, &body)).await?,
             };
-        let body = opened.map_or(body, BodyRef::Owned);
+        let mut body = opened.map_or(body, BodyRef::Owned);
         let lane = ctx.active.upstream_route(&self.metrics, label, model, index, upstream);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
         let chosen = Selection {
@@ -187,15 +187,18 @@ impl Gateway {
             && (thinking == Thinking::Unset || is_compact)
             && chosen.compaction.is_none()
             && ctx.phase.suspended().is_none()
-            && turn.run(|| chosen.accepts_verbatim(&body))
+            && turn.run(|| chosen.accepts_verbatim(&mut body))
         {
             let passed = turn.run(|| chosen.forward_verbatim(name, body));
             passed.and_then(|passed| self.apply_respelling_losses(ctx, api.format(), passed))
         } else {
-            // The translation takes an offload permit of its own, which it does not hold while it waits for the store.
             drop(turn);
-            let text = run_blocking_if_large(length, || body.into_contiguous());
+            // With a permit: the joined text and its pieces are in memory at the same time, for a bounded number of bodies.
+            let turn = self.offload.acquire(length).await?;
+            let text = turn.run(|| body.into_contiguous());
             if api == Api::Responses && upstream != api && self.stores_responses() {
+                // The translation takes a permit of its own, which it does not hold while it waits for the store.
+                drop(turn);
                 // Boxed: few requests wait for the store.
                 Box::pin(self.translate_stored(ctx, chosen, thinking, text)).await
             } else {
@@ -203,7 +206,9 @@ impl Gateway {
                     stores_signatures: self.may_need_signatures(&chosen),
                     ..StoreOptions::default()
                 };
-                match self.translate(ctx, chosen, thinking, &text, stored).await {
+                let translated = turn.run(|| self.translate_once(ctx, chosen, thinking, &text, stored));
+                drop(turn);
+                match translated {
                     Ok(plan) => Ok(plan),
                     // Boxed: few requests need media or signatures to be fetched first.
                     Err(stuck) => {

@@ -116,7 +116,7 @@ impl Selection {
     }
 
     /// Returns whether the provider accepts the body as it is, in the client's format. If not, it must be translated.
-    pub(in crate::proxy) fn accepts_verbatim(&self, body: &Body) -> bool {
+    pub(in crate::proxy) fn accepts_verbatim(&self, body: &mut Body) -> bool {
         let Ok(target) = self.target() else { return true };
         let replacement = target.provider.model_replacement(self.upstream).map(|(member, _)| member);
         let by_path = target.provider.invokes(self.upstream);
@@ -133,7 +133,7 @@ impl Selection {
             return true;
         }
         let dialect = self.upstream_route.dialect(target);
-        let text = body.text.clone().into_contiguous();
+        let text = body.text.make_contiguous();
         crate::wire::chat::request::fits(&text, &dialect)
     }
 
@@ -205,7 +205,7 @@ impl Selection {
         self,
         name: &str,
         action: Option<Action>,
-        body: BodyRef<'_>,
+        mut body: BodyRef<'_>,
     ) -> Result<Attempt, ApiError> {
         let target = self.target()?;
         let asked = embed::EmbedRequest {
@@ -214,7 +214,7 @@ impl Selection {
                 Some(_) => embed::Client::Part,
                 None => embed::Client::List,
             },
-            body: body.text.clone().into_contiguous(),
+            body: body.text.make_contiguous(),
             named: name.to_owned(),
             model: self.reply_name().clone(),
             upstream: target.model.clone(),
@@ -298,7 +298,7 @@ impl Gateway {
         ctx: &Context,
         chosen: Selection,
         thinking: Thinking,
-        text: &str,
+        text: &JsonText,
         stored: StoreOptions<'_>,
     ) -> Result<Attempt, MediaFault> {
         let before = stored.before.map_or(0, str::len);
@@ -308,12 +308,13 @@ impl Gateway {
             .run(|| self.translate_once(ctx, chosen, thinking, text, stored))
     }
 
-    fn translate_once(
+    /// Translates a body, on the thread that calls it.
+    pub(super) fn translate_once(
         &self,
         ctx: &Context,
         chosen: Selection,
         thinking: Thinking,
-        text: &str,
+        text: &JsonText,
         stored: StoreOptions<'_>,
     ) -> Result<Attempt, MediaFault> {
         let target = chosen.target()?;
@@ -348,7 +349,7 @@ impl Gateway {
         } else {
             outgoing_stored(text, &ask, stored).map_err(EncodeBlocked::Rejected)
         };
-        let Outgoing { body, restore, mut reply, losses, items, breakpoints } = match asked {
+        let Outgoing { body, copied, restore, mut reply, losses, items, breakpoints } = match asked {
             Ok(outgoing) => outgoing,
             Err(EncodeBlocked::MissingSignatures(keys)) => {
                 return Err(MediaFault::NeedsSignatures(Box::new((chosen, keys))));
@@ -368,9 +369,9 @@ impl Gateway {
         if let Some(refused) = refused {
             return Err(refused.into());
         }
-        // The memory budget counts the bytes that translation adds, such as fetched media, beside the client's body.
-        let added = body.len().saturating_sub(text.len());
-        let body = self.memory.charge(body, added).ok_or_else(ApiError::overloaded)?;
+        let body_len = body.len();
+        let body = self.memory.charge_translated(body, copied, text.len());
+        let body = body.ok_or_else(ApiError::overloaded)?;
         let now = ctx.record.unix_millis / 1000;
         let changes = chosen.translated_changes(target, [client, provider], reply.usage_wanted, now);
         let keep = (!stored.store_as.is_empty())
@@ -391,8 +392,8 @@ impl Gateway {
                 })
             });
         Ok(Attempt {
-            body_len: body.len(),
-            body: smallvec![body],
+            body_len,
+            body,
             changes,
             translation,
             caching: chosen.caching.translated(breakpoints),

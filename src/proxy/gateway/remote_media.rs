@@ -11,6 +11,7 @@ use super::context::Context;
 use super::selection::Selection;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind};
+use crate::json::JsonText;
 use crate::proxy::Gateway;
 use crate::proxy::body_memory::{MemoryPermit, RequestBudget};
 use crate::proxy::client::fetch::FetchFault;
@@ -54,7 +55,7 @@ impl Gateway {
         ctx: &Context,
         stuck: (Selection, EncodeError),
         thinking: Thinking,
-        text: &str,
+        text: &JsonText,
         stored: StoreOptions<'_>,
     ) -> Result<Attempt, ApiError> {
         let (chosen, refused) = stuck;

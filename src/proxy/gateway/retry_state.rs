@@ -70,11 +70,11 @@ impl RetryState {
         RetryState { model, name, alias, thinking, api, action, label, session, tool_betas, body, candidates }
     }
 
-    pub(super) fn route_request(&self) -> RouteRequest<'_> {
-        let RetryState { model, name, alias, .. } = self;
-        let name = name.as_deref().unwrap_or(&model.id);
-        let alias = alias.as_ref();
+    /// Returns the routing input, and the body.
+    pub(super) fn split(&mut self) -> (RouteRequest<'_>, &mut Body) {
+        let RetryState { model, name, alias, body, .. } = self;
+        let (name, alias) = (name.as_deref().unwrap_or(&model.id), alias.as_ref());
         let RetryState { thinking, api, action, label, session, tool_betas, .. } = *self;
-        RouteRequest { model, name, alias, thinking, api, action, label, session, tool_betas }
+        (RouteRequest { model, name, alias, thinking, api, action, label, session, tool_betas }, body)
     }
 }

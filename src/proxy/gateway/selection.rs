@@ -1,6 +1,6 @@
 //! Selected target of a request, and the body that is encoded for it.
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::cache_plan::CachePlan;
@@ -18,7 +18,7 @@ use crate::wire::request::Body;
 /// Request body, owned where it is used up or borrowed where it may have to be sent again.
 pub(in crate::proxy) enum BodyRef<'b> {
     Owned(Box<Body>),
-    Borrowed(&'b Body),
+    Borrowed(&'b mut Body),
 }
 
 impl BodyRef<'_> {
@@ -30,9 +30,13 @@ impl BodyRef<'_> {
         }
     }
 
-    /// Returns the text in one piece.
+    /// Returns the text in one piece. A body that may have to be sent again has it in one piece from then on, so that it is
+    /// in memory once.
     pub(in crate::proxy) fn into_contiguous(self) -> JsonText {
-        self.text().into_contiguous()
+        match self {
+            BodyRef::Owned(body) => body.text.into_contiguous(),
+            BodyRef::Borrowed(body) => body.text.make_contiguous(),
+        }
     }
 }
 
@@ -40,6 +44,15 @@ impl Deref for BodyRef<'_> {
     type Target = Body;
 
     fn deref(&self) -> &Body {
+        match self {
+            BodyRef::Owned(body) => body,
+            BodyRef::Borrowed(body) => body,
+        }
+    }
+}
+
+impl DerefMut for BodyRef<'_> {
+    fn deref_mut(&mut self) -> &mut Body {
         match self {
             BodyRef::Owned(body) => body,
             BodyRef::Borrowed(body) => body,

@@ -15,6 +15,7 @@ use super::selection::Selection;
 use super::stored::account;
 use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind};
+use crate::json::JsonText;
 use crate::proxy::Gateway;
 use crate::store::Pending;
 use crate::translate::{SignatureKey, StoreOptions, StoredSignatures, issues_signatures};
@@ -57,7 +58,7 @@ impl Gateway {
         ctx: &Context,
         stuck: MediaFault,
         thinking: Thinking,
-        text: &str,
+        text: &JsonText,
         stored: StoreOptions<'_>,
     ) -> Result<Attempt, ApiError> {
         let (chosen, keys) = match stuck {

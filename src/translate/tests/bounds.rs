@@ -41,7 +41,7 @@ fn translate(client: Format, body: &str) -> Result<Outgoing, EncodeError> {
         seed: "req_1",
         now: 0,
     };
-    outgoing(body, &ask)
+    outgoing(&body.into(), &ask)
 }
 
 fn list(n: usize, make: impl Fn(usize) -> String) -> String {

@@ -28,14 +28,14 @@ fn to_messages(from: Format, caching: PromptCaching<'_>, body: &Value) -> (Strin
         [from, Format::Messages],
         body,
     );
-    (String::from_utf8(made.body.to_vec()).unwrap(), made.breakpoints)
+    (String::from_utf8(made.text().to_vec()).unwrap(), made.breakpoints)
 }
 
 /// Translates a request for Claude through Converse.
 fn to_converse(from: Format, caching: PromptCaching<'_>, body: &Value) -> (String, u8) {
     let model = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
     let made = made_with(caching, None, ProviderKind::Bedrock, model, [from, Format::Converse], body);
-    (String::from_utf8(made.body.to_vec()).unwrap(), made.breakpoints)
+    (String::from_utf8(made.text().to_vec()).unwrap(), made.breakpoints)
 }
 
 /// Sets the marks of a body that is forwarded.
@@ -190,7 +190,7 @@ fn caching_sets_a_key_only_where_the_client_set_none() {
                 body["max_tokens"] = json!(9);
             }
             let made = made_with(caching, None, ProviderKind::OpenAi, "gpt-5.2", [from, to], &body);
-            let sent: Value = serde_json::from_slice(&made.body).unwrap();
+            let sent: Value = serde_json::from_slice(&made.text()).unwrap();
             assert_eq!(sent["prompt_cache_key"], *expected, "{sent}");
             assert!(made.losses.is_empty() && made.breakpoints == 0);
         }

@@ -303,7 +303,7 @@ fn sent(format: Format, verbatim: bool, body: &Value) -> String {
         let caching = PromptCaching { breakpoints: Some(rule()), key: None };
         let pair = [format, Format::Messages];
         let made = made_with(caching, None, ProviderKind::Anthropic, "claude-sonnet-4-5", pair, body);
-        return String::from_utf8(made.body.to_vec()).unwrap();
+        return String::from_utf8(made.text().to_vec()).unwrap();
     }
     let mut reader = BodyReader::new(Api::Messages, false);
     reader.push(Bytes::from(body.to_string())).unwrap();

@@ -263,8 +263,8 @@ fn compaction_request_keeps_tools_that_may_not_be_called() {
             now: 0,
         };
         let stored = StoreOptions { compaction: Some(&options), ..StoreOptions::default() };
-        let made = outgoing_stored(&body.to_string(), &ask, stored).unwrap();
-        let sent: Value = serde_json::from_slice(&made.body).unwrap();
+        let made = outgoing_stored(&body.to_string().into(), &ask, stored).unwrap();
+        let sent: Value = serde_json::from_slice(&made.text()).unwrap();
         let text = sent.to_string();
         // Converse cannot forbid calls: its tools are left out.
         let has_tool = text.contains("\"look\"") != (provider == Format::Converse);
@@ -286,7 +286,7 @@ fn mapping_12_context_management_is_carried_in_its_own_format_only() {
         (ProviderKind::Gemini, Format::Generate),
     ] {
         let made = made(None, kind, "some-model", Format::Responses, to, &body);
-        let sent: Value = serde_json::from_slice(&made.body).unwrap();
+        let sent: Value = serde_json::from_slice(&made.text()).unwrap();
         let lost: Vec<_> = made.losses.iter().map(|loss| (&*loss.element, loss.policy)).collect();
         if to == Format::Responses {
             assert_eq!((&sent["context_management"], lost.len()), (&management, 0));

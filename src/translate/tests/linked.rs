@@ -45,8 +45,8 @@ impl Way {
             now: 0,
         };
         let stored = StoreOptions { media: FetchedMedia(brought), ..StoreOptions::default() };
-        match outgoing_stored(&body.to_string(), &ask, stored) {
-            Ok(outgoing) => Ok(serde_json::from_slice(&outgoing.body).unwrap()),
+        match outgoing_stored(&body.to_string().into(), &ask, stored) {
+            Ok(outgoing) => Ok(serde_json::from_slice(&outgoing.text()).unwrap()),
             Err(refused) => Err(refused.error.message.into_owned()),
         }
     }

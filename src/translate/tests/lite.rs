@@ -61,7 +61,7 @@ const TARGETS: [(ProviderKind, &str, Format); 5] = [
 
 fn translated(target: (ProviderKind, &str, Format), body: &Value) -> (Outgoing, Value, Vec<String>) {
     let made = made(None, target.0, target.1, Format::Responses, target.2, body);
-    let sent = serde_json::from_slice(&made.body).unwrap();
+    let sent = serde_json::from_slice(&made.text()).unwrap();
     let losses = made.losses.iter().map(|loss| loss.element.to_string()).collect();
     (made, sent, losses)
 }

@@ -22,7 +22,7 @@ pub(super) fn sent(
 
 fn body_and_losses(outgoing: &Outgoing) -> (Value, Vec<String>) {
     let losses = outgoing.losses.iter().map(|loss| loss.element.to_string()).collect();
-    (serde_json::from_slice(&outgoing.body).unwrap(), losses)
+    (serde_json::from_slice(&outgoing.text()).unwrap(), losses)
 }
 
 /// Translates a request for a provider.
@@ -50,7 +50,7 @@ pub(super) fn made_with(
     let mut provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![to.api()], base });
     provider.preset = row.unwrap_or(provider.preset);
     outgoing_stored(
-        &body.to_string(),
+        &body.to_string().into(),
         &TranslateRequest {
             client: from,
             provider: to,
@@ -152,7 +152,7 @@ fn tool_members_that_invoke_model_refuses_are_left_out_with_a_warning() {
     ]});
     let claude = "us.anthropic.claude-sonnet-4-5-20250929-v1:0";
     let made = made(None, ProviderKind::Bedrock, claude, Format::Messages, Format::Messages, &body);
-    let anew: Value = serde_json::from_slice(&made.body).unwrap();
+    let anew: Value = serde_json::from_slice(&made.text()).unwrap();
     assert_eq!(
         anew["tools"],
         json!([{"name": "a", "input_schema": {"type": "object"}}, {"type": "bash_20250124", "name": "bash"}])
@@ -343,7 +343,7 @@ fn text_for_a_guardrail_is_carried_with_a_warning() {
         let made = made(None, kind, model, Format::Converse, to, &body);
         let losses: Vec<_> = made.losses.iter().map(|loss| (&*loss.element, loss.policy)).collect();
         assert_eq!(losses, [("guardContent", LossPolicy::Warn)], "{to}");
-        let text = std::str::from_utf8(&made.body).unwrap();
+        let text = String::from_utf8(made.text().into()).unwrap();
         assert!(text.contains("Be brief.") && text.contains("\"b\"") && !text.contains("guard"), "{text}");
     }
 }

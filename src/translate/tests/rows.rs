@@ -274,7 +274,7 @@ fn custom_tool_is_told_from_a_function_of_its_name() {
     ]});
     let made =
         made(None, ProviderKind::Anthropic, "claude-sonnet-4-5", Format::Responses, Format::Messages, &body);
-    let sent: Value = serde_json::from_slice(&made.body).unwrap();
+    let sent: Value = serde_json::from_slice(&made.text()).unwrap();
     let names: Vec<&Value> = sent["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
     let call = |number: usize| json!({"type": "tool_use", "id": format!("toolu_{number}"), "name": names[number], "input": {"input": "x"}});
     let answer = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "v",

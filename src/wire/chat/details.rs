@@ -5,9 +5,7 @@
 //! `{"type":"reasoning.encrypted","data"}`, with optional `id`, `format` and `index`. The provider signature of an
 //! element is the element itself without its text. That way all its members survive and the element can be restored.
 
-use bytes::{BufMut, BytesMut};
-
-use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer, push_escaped};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, Sink, Writer, push_escaped};
 use crate::wire::watch::{elements, members};
 
 /// Kind of an element.
@@ -111,7 +109,7 @@ impl<'a> Detail<'a> {
 
 /// Writes an element of `reasoning_details` for the provider that issued the signature: the members stored in the
 /// signature, with the text put back. A signature that is not such an element is written as a plain `signature`.
-pub(super) fn write_again(json: &mut Writer<'_, BytesMut>, text: &[JsonStr<'_>], seal: &str) {
+pub(super) fn write_again(json: &mut Writer<'_, impl Sink>, text: &[JsonStr<'_>], seal: &str) {
     let plain = JsonStr::from_escaped(seal).decode();
     let element = RawJson::from_text(&plain);
     // A signature from another source than `reasoning_details` is a plain string.
@@ -148,12 +146,12 @@ pub(super) fn write_again(json: &mut Writer<'_, BytesMut>, text: &[JsonStr<'_>],
     json.end_object();
 }
 
-fn paste_all(json: &mut Writer<'_, BytesMut>, name: &str, text: &[JsonStr<'_>]) {
+fn paste_all(json: &mut Writer<'_, impl Sink>, name: &str, text: &[JsonStr<'_>]) {
     json.key(name).pasted(|out| text.iter().for_each(|text| out.put_slice(text.escaped().as_bytes())));
 }
 
 /// Writes the members of an element, except the named ones.
-fn repeat(json: &mut Writer<'_, BytesMut>, element: RawJson<'_>, without: &[&str]) {
+fn repeat(json: &mut Writer<'_, impl Sink>, element: RawJson<'_>, without: &[&str]) {
     let _ = members(&mut Cursor::new(element.text()), |key, cursor| {
         let value = cursor.raw()?;
         if !without.contains(&key.escaped()) && !key.escaped().contains('\\') {

@@ -1,9 +1,9 @@
 //! Writers for the parts of a response that chunks and whole completions share.
 
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
 
 use crate::canonical::{Citation, SealedSignature, Start, Usage};
-use crate::json::{EscapedString, JsonStr, Writer};
+use crate::json::{EscapedString, JsonStr, Sink, Writer};
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 
 /// Writes `id`, `object`, `created` and `model` into an open object.
@@ -143,7 +143,7 @@ fn envelope(json: &mut Writer<'_, BytesMut>, name: &str, seal: Option<SealedSign
 }
 
 /// Writes `data:<mime>;base64,<data>` as the inside of a JSON string.
-pub(super) fn data_url(out: &mut impl BufMut, mime: &str, data: &str) {
+pub(super) fn data_url(out: &mut impl Sink, mime: &str, data: &str) {
     out.put_slice(b"data:");
     out.put_slice(mime.as_bytes());
     out.put_slice(b";base64,");

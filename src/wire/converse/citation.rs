@@ -1,10 +1,8 @@
 //! Citations of the Converse format.
 
-use bytes::BufMut;
-
 use crate::canonical::answer::CitationOwned;
 use crate::canonical::{Citation, LocationUnit, SourceLocation};
-use crate::json::{Cursor, JsonError, RawJson, Writer};
+use crate::json::{Cursor, JsonError, RawJson, Sink, Writer};
 use crate::wire::watch::{elements, members};
 
 /// Members of a location, with the unit that each has. Source: Amazon Bedrock API Reference, "CitationLocation".
@@ -81,7 +79,7 @@ fn set(slot: &mut String, value: RawJson<'_>) {
 }
 
 /// Writes a citation.
-pub(super) fn write<B: BufMut>(citation: &Citation<'_>, json: &mut Writer<'_, B>) {
+pub(super) fn write<B: Sink>(citation: &Citation<'_>, json: &mut Writer<'_, B>) {
     json.begin_object();
     if !citation.title.is_empty() {
         json.key("title").paste(citation.title);
@@ -102,7 +100,7 @@ pub(super) fn write<B: BufMut>(citation: &Citation<'_>, json: &mut Writer<'_, B>
     json.end_object();
 }
 
-fn write_location<B: BufMut>(location: &SourceLocation, json: &mut Writer<'_, B>) {
+fn write_location<B: Sink>(location: &SourceLocation, json: &mut Writer<'_, B>) {
     let Some((name, _)) = LOCATIONS.iter().find(|(_, unit)| *unit == location.unit) else { return };
     let index = match location.unit {
         LocationUnit::SearchResultBlocks => "searchResultIndex",

@@ -1,7 +1,7 @@
 //! Stop reasons of the Converse format.
 
 use crate::canonical::Finish;
-use crate::json::JsonStr;
+use crate::json::{JsonStr, Sink};
 
 /// Converts a `stopReason`. `sequence` is the stop sequence, if the response names it. `called` means that the response
 /// contains a tool call, which some models end with another reason.
@@ -43,7 +43,7 @@ fn is_malformed(word: JsonStr<'_>) -> bool {
 
 /// Writes the member that holds the stop sequence, if the response ends with a known one. Bedrock sends it only on
 /// request (`additionalModelResponseFieldPaths`); for a client that did not request it, it is an additional member.
-pub(super) fn write_fields<B: bytes::BufMut>(finish: Finish<'_>, json: &mut crate::json::Writer<'_, B>) {
+pub(super) fn write_fields<B: Sink>(finish: Finish<'_>, json: &mut crate::json::Writer<'_, B>) {
     if let Finish::StopSequence(Some(text)) = finish {
         json.key("additionalModelResponseFields").begin_object();
         json.key("stop_sequence").paste(text).end_object();

@@ -1,9 +1,7 @@
 //! Usage of the Converse format: `inputTokens` excludes cache reads and writes, `totalTokens` includes them.
 
-use bytes::BufMut;
-
 use crate::canonical::Usage;
-use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, Sink, Writer};
 use crate::wire::codec::ReplyOptions;
 use crate::wire::watch::{elements, members};
 
@@ -55,14 +53,14 @@ pub(super) fn read(value: RawJson<'_>) -> Result<Usage, JsonError> {
 }
 
 /// Writes the duration of the response up to now as the member `metrics`, if it is known.
-pub(super) fn write_metrics<B: BufMut>(reply: &ReplyOptions, json: &mut Writer<'_, B>) {
+pub(super) fn write_metrics<B: Sink>(reply: &ReplyOptions, json: &mut Writer<'_, B>) {
     if let Some(duration) = reply.clock.map(|clock| clock.elapsed()) {
         json.key("metrics").begin_object().key("latencyMs").number(duration).end_object();
     }
 }
 
 /// Writes a usage object.
-pub(super) fn write<B: BufMut>(usage: &Usage, json: &mut Writer<'_, B>) {
+pub(super) fn write<B: Sink>(usage: &Usage, json: &mut Writer<'_, B>) {
     let part = |count: Option<u64>| count.unwrap_or(0);
     let (read, short, long) = (part(usage.cached), part(usage.cache_write), part(usage.cache_write_1h));
     let written = short.saturating_add(long);

@@ -1,10 +1,8 @@
 //! Writers of parts, for stream frames, whole responses and requests.
 
-use bytes::BytesMut;
-
 use super::signature;
 use crate::canonical::{SealedSignature, ToolKind};
-use crate::json::{JsonStr, RawJson, Scanner, Writer};
+use crate::json::{JsonStr, RawJson, Scanner, Sink, Writer};
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 
 /// Members that only parts of this format have. An opaque block with one of these names is a part of this format.
@@ -27,7 +25,7 @@ pub(super) fn is_own(name: JsonStr<'_>) -> bool {
 }
 
 /// Writes a JSON value on one line: a line break between its tokens would end the data of the frame.
-pub(super) fn paste(value: RawJson<'_>, json: &mut Writer<'_, BytesMut>) {
+pub(super) fn paste(value: RawJson<'_>, json: &mut Writer<'_, impl Sink>) {
     let text = value.text();
     if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_none() {
         json.raw(value);
@@ -40,7 +38,7 @@ pub(super) fn paste(value: RawJson<'_>, json: &mut Writer<'_, BytesMut>) {
 
 /// Writes a call's arguments, given as text, as an object. Models sometimes write text that is not an object: it
 /// becomes the member `_raw`, because a conversation must not fail for it.
-pub(super) fn arguments(text: JsonStr<'_>, kind: ToolKind, json: &mut Writer<'_, BytesMut>) {
+pub(super) fn arguments(text: JsonStr<'_>, kind: ToolKind, json: &mut Writer<'_, impl Sink>) {
     if kind == ToolKind::Custom {
         json.begin_object().key("input").paste(text).end_object();
         return;
@@ -77,7 +75,7 @@ pub(super) struct CompleteCall<'a> {
 }
 
 /// Writes `{"functionCall":{...}`. The caller closes the part.
-pub(super) fn begin_call(json: &mut Writer<'_, BytesMut>, call: &CompleteCall<'_>) {
+pub(super) fn begin_call(json: &mut Writer<'_, impl Sink>, call: &CompleteCall<'_>) {
     json.begin_object().key("functionCall").begin_object();
     if !call.id.is_empty() {
         json.key("id").paste(call.id);
@@ -92,7 +90,7 @@ pub(super) fn begin_call(json: &mut Writer<'_, BytesMut>, call: &CompleteCall<'_
 }
 
 /// Writes the provider signature of a part in a response, if it has one, and closes the part.
-pub(super) fn end(json: &mut Writer<'_, BytesMut>, seal: &str, issuer: &str) {
+pub(super) fn end(json: &mut Writer<'_, impl Sink>, seal: &str, issuer: &str) {
     if !seal.is_empty() {
         let mut text = Vec::new();
         signature::write(SealedSignature { issuer, text: JsonStr::from_escaped(seal) }, &mut text);
@@ -103,7 +101,7 @@ pub(super) fn end(json: &mut Writer<'_, BytesMut>, seal: &str, issuer: &str) {
 }
 
 /// Writes `"modelVersion":"...","responseId":"..."`.
-pub(super) fn names(id: &str, reply: &ReplyOptions, json: &mut Writer<'_, BytesMut>) {
+pub(super) fn names(id: &str, reply: &ReplyOptions, json: &mut Writer<'_, impl Sink>) {
     json.key("modelVersion").paste(reply.model.as_json_str());
     json.key("responseId");
     if id.is_empty() {
@@ -114,7 +112,7 @@ pub(super) fn names(id: &str, reply: &ReplyOptions, json: &mut Writer<'_, BytesM
 }
 
 /// Writes `{"text":"..."`, with `"thought":true` for a thought. The caller closes the part.
-pub(super) fn begin_text(json: &mut Writer<'_, BytesMut>, text: JsonStr<'_>, thought: bool) {
+pub(super) fn begin_text(json: &mut Writer<'_, impl Sink>, text: JsonStr<'_>, thought: bool) {
     json.begin_object().key("text").paste(text);
     if thought {
         json.key("thought").boolean(true);
@@ -123,7 +121,7 @@ pub(super) fn begin_text(json: &mut Writer<'_, BytesMut>, text: JsonStr<'_>, tho
 
 /// Writes `{"inlineData":{...}`. The caller closes the part.
 pub(super) fn begin_inline(
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, impl Sink>,
     mime: JsonStr<'_>,
     data: JsonStr<'_>,
     name: JsonStr<'_>,
@@ -136,7 +134,7 @@ pub(super) fn begin_inline(
 
 /// Writes `{"fileData":{...}`. The caller closes the part.
 pub(super) fn begin_file(
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, impl Sink>,
     mime: JsonStr<'_>,
     uri: JsonStr<'_>,
     name: JsonStr<'_>,
@@ -149,7 +147,7 @@ pub(super) fn begin_file(
     end_file(json, name);
 }
 
-fn end_file(json: &mut Writer<'_, BytesMut>, name: JsonStr<'_>) {
+fn end_file(json: &mut Writer<'_, impl Sink>, name: JsonStr<'_>) {
     if !name.is_empty() {
         json.key("displayName").paste(name);
     }

@@ -7,10 +7,9 @@
 use std::borrow::Cow;
 
 use base64_simd::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use bytes::BufMut;
 
 use crate::canonical::{ProviderSignature, SealedSignature};
-use crate::json::JsonStr;
+use crate::json::{JsonStr, Sink};
 
 /// First characters of a `gw1.` envelope in base64.
 const WRAPPED: &str = "Z3cxL";
@@ -40,7 +39,7 @@ fn unwrap(text: &str) -> Option<ProviderSignature<'static>> {
 }
 
 /// Writes a provider signature as the inside of the string `thoughtSignature`.
-pub(super) fn write(sealed: SealedSignature<'_>, out: &mut impl BufMut) {
+pub(super) fn write(sealed: SealedSignature<'_>, out: &mut impl Sink) {
     let mut envelope = Vec::new();
     sealed.write(&mut envelope);
     out.put_slice(STANDARD.encode_to_string(envelope).as_bytes());

@@ -1,10 +1,8 @@
 //! Citations of the messages format.
 
-use bytes::BufMut;
-
 use crate::canonical::answer::CitationOwned;
 use crate::canonical::{Citation, LocationUnit, SourceLocation};
-use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, Sink, Writer};
 use crate::wire::watch::members;
 
 /// Form of a citation of a document or a search result: its type and the names of its numbers.
@@ -86,7 +84,7 @@ pub(super) fn has_form(citation: &Citation<'_>) -> bool {
 }
 
 /// Writes a citation that has an address or a location.
-pub(super) fn write<B: BufMut>(citation: &Citation<'_>, json: &mut Writer<'_, B>) {
+pub(super) fn write<B: Sink>(citation: &Citation<'_>, json: &mut Writer<'_, B>) {
     let location = citation.location.filter(|_| citation.url.is_empty());
     let found = location.and_then(|location| Some((location, form_of(location.unit)?)));
     let Some((location, form)) = found else {
@@ -112,7 +110,7 @@ fn form_of(unit: LocationUnit) -> Option<&'static LocationForm> {
 }
 
 /// Writes a title; null if there is none.
-fn put_title<B: BufMut>(title: JsonStr<'_>, json: &mut Writer<'_, B>) {
+fn put_title<B: Sink>(title: JsonStr<'_>, json: &mut Writer<'_, B>) {
     if title.is_empty() {
         json.null();
     } else {

@@ -1,10 +1,8 @@
 //! Token usage of the messages format, in which cache reads and cache writes are counted beside the input, not inside
 //! it.
 
-use bytes::BufMut;
-
 use crate::canonical::Usage;
-use crate::json::{Cursor, JsonError, RawJson, Writer};
+use crate::json::{Cursor, JsonError, RawJson, Sink, Writer};
 use crate::wire::watch::{count_member, members};
 
 /// Usage object as the provider reported it, in tokens.
@@ -115,7 +113,7 @@ impl Counts {
 }
 
 /// Writes the usage object of a whole message.
-pub(super) fn write_whole<B: BufMut>(usage: &Usage, json: &mut Writer<'_, B>) {
+pub(super) fn write_whole<B: Sink>(usage: &Usage, json: &mut Writer<'_, B>) {
     write(usage, InputCounts::of(usage), true, json);
 }
 
@@ -125,7 +123,7 @@ pub(super) fn write_whole<B: BufMut>(usage: &Usage, json: &mut Writer<'_, B>) {
 /// uncached input: a zero at the end does not overwrite a count of the start
 /// (<https://docs.anthropic.com/en/docs/build-with-claude/streaming>: usage is cumulative), so that cache counts that
 /// turn out to be zero could not be taken back.
-pub(super) fn write_start<B: BufMut>(usage: &Usage, expected: u64, json: &mut Writer<'_, B>) {
+pub(super) fn write_start<B: Sink>(usage: &Usage, expected: u64, json: &mut Writer<'_, B>) {
     // As in Anthropic's own streams, the first token is counted already.
     let output = usage.output.or(Some(1));
     // Some providers begin with an input of 0.
@@ -137,7 +135,7 @@ pub(super) fn write_start<B: BufMut>(usage: &Usage, expected: u64, json: &mut Wr
 }
 
 /// Writes the usage object of `message_delta`, which is that of the whole response.
-pub(super) fn write_end<B: BufMut>(usage: &Usage, json: &mut Writer<'_, B>) {
+pub(super) fn write_end<B: Sink>(usage: &Usage, json: &mut Writer<'_, B>) {
     write(usage, InputCounts::of(usage).with_uncached(), false, json);
 }
 
@@ -177,7 +175,7 @@ impl InputCounts {
 
 /// Writes a usage object. `whole` selects the object of a whole message, which has more members than the one at the end
 /// of a stream. The four counts are always present: clients add them up, and older ones fail without them.
-fn write<B: BufMut>(usage: &Usage, input: InputCounts, whole: bool, json: &mut Writer<'_, B>) {
+fn write<B: Sink>(usage: &Usage, input: InputCounts, whole: bool, json: &mut Writer<'_, B>) {
     json.begin_object().key("input_tokens").number(input.uncached);
     json.key("cache_creation_input_tokens").number(input.written);
     json.key("cache_read_input_tokens").number(input.read);

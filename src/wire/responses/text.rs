@@ -1,14 +1,12 @@
 //! Helpers for escaped JSON text that only the responses format needs.
 
-use bytes::BufMut;
-
-use crate::json::{Cursor, JsonStr, push_escaped};
+use crate::json::{Cursor, JsonStr, Sink, push_escaped};
 
 /// Id prefix of a reasoning item that carries the provider signature of the preceding text.
 pub(super) const SEAL_OF_TEXT: &str = "rs_of_text_";
 
 /// Writes a JSON value as the inside of a JSON string, without the white space between its tokens.
-pub(super) fn put_as_string(out: &mut impl BufMut, value: &str) {
+pub(super) fn put_as_string(out: &mut impl Sink, value: &str) {
     let mut rest = value;
     while let Some(at) = memchr::memchr(b'"', rest.as_bytes()) {
         let (between, string) = rest.split_at(at);
@@ -20,7 +18,7 @@ pub(super) fn put_as_string(out: &mut impl BufMut, value: &str) {
     put_tokens(out, rest);
 }
 
-fn put_tokens(out: &mut impl BufMut, text: &str) {
+fn put_tokens(out: &mut impl Sink, text: &str) {
     for run in text.split_ascii_whitespace() {
         // Valid JSON has nothing to escape here. Escape all the same: invalid JSON must not end the enclosing string.
         push_escaped(out, run);

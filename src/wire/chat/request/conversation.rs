@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
-use bytes::{BufMut, BytesMut};
 use smallvec::SmallVec;
 
 use super::media::{PartsEncoder, document_text};
 use crate::canonical::{Block, Input, ProviderSignature, Request, Role, Thinking, ToolKind, Turn};
-use crate::json::{JsonStr, RawJson, Writer, push_escaped};
+use crate::json::{JsonStr, RawJson, RopeBuilder, Sink, Writer, push_escaped};
 use crate::wire::chat::details::write_again;
 use crate::wire::codec::wrapped;
 
@@ -16,7 +15,7 @@ const SEE_BELOW: &str = "The result is in the next message.";
 
 /// Encodes `messages`.
 pub(super) fn write(
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
     request: &Request<'_>,
     parts: &mut PartsEncoder<'_, '_>,
 ) {
@@ -53,7 +52,7 @@ pub(super) fn write(
 const APART: &str = r"\n\n";
 
 struct Conversation<'w, 'o, 'p, 'r, 'd, 'b, 'a> {
-    json: &'w mut Writer<'o, BytesMut>,
+    json: &'w mut Writer<'o, RopeBuilder>,
     parts: &'p mut PartsEncoder<'r, 'd>,
     /// Media that cannot be in the message where they occurred. They follow in the next user message.
     media: SmallVec<[&'b Block<'a>; 2]>,

@@ -1,14 +1,12 @@
 //! Encoder of a chat request for a provider of this format.
 
-use bytes::BytesMut;
-
 use super::media::PartsEncoder;
 use super::{conversation, thinking};
 use crate::canonical::dialect::SamplingSupport;
 use crate::canonical::quirks::ToolChoiceSupport;
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Dialect, Index, IndexKey, OutputFormat, Request, ToolChoice, ToolKind};
-use crate::json::{JsonStr, RawJson, Writer};
+use crate::json::{JsonStr, RawJson, RopeBuilder, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::schema::from_openapi;
@@ -33,7 +31,7 @@ pub(super) fn supports_extension(dialect: &Dialect<'_>, extension: &str) -> bool
 }
 
 /// Encodes a request. Elements that cannot be carried are recorded in `notes`.
-pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut BytesMut) {
+pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut RopeBuilder) {
     let mut json = Writer::new(out);
     json.begin_object();
     json.key("model").string(dialect.model);
@@ -73,7 +71,7 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNote
 }
 
 fn limits(
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
@@ -97,7 +95,7 @@ fn limits(
 }
 
 fn sampling(
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
@@ -136,7 +134,7 @@ fn sampling(
     }
 }
 
-fn output(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, notes: &LossNotes) {
+fn output(json: &mut Writer<'_, RopeBuilder>, request: &Request<'_>, notes: &LossNotes) {
     match request.output {
         OutputFormat::Text => {}
         OutputFormat::Json => {
@@ -157,7 +155,7 @@ fn output(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, notes: &LossNo
 }
 
 fn json_schema(
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
     name: Option<String>,
     description: JsonStr<'_>,
     schema: RawJson<'_>,
@@ -182,7 +180,7 @@ fn json_schema(
 }
 
 /// Writes a schema as plain JSON schema.
-fn put_schema(json: &mut Writer<'_, BytesMut>, schema: RawJson<'_>, openapi: bool) {
+fn put_schema(json: &mut Writer<'_, RopeBuilder>, schema: RawJson<'_>, openapi: bool) {
     if !openapi {
         json.raw(schema);
         return;
@@ -202,7 +200,7 @@ fn schema_name(name: JsonStr<'_>) -> String {
 }
 
 fn account(
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
@@ -265,7 +263,7 @@ fn service_tier(tier: JsonStr<'_>, same_format: bool) -> Option<JsonStr<'_>> {
 }
 
 fn modalities(
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
@@ -287,7 +285,7 @@ fn modalities(
 }
 
 fn search(
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
@@ -329,7 +327,7 @@ fn search(
 }
 
 /// Writes the user's location with the members that this format knows.
-fn place(json: &mut Writer<'_, BytesMut>, location: RawJson<'_>) {
+fn place(json: &mut Writer<'_, RopeBuilder>, location: RawJson<'_>) {
     let mut cursor = crate::json::Cursor::new(location.text());
     let _ = crate::wire::watch::members(&mut cursor, |key, cursor| {
         let value = cursor.raw()?;
@@ -342,7 +340,7 @@ fn place(json: &mut Writer<'_, BytesMut>, location: RawJson<'_>) {
 }
 
 fn extras(
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
@@ -365,7 +363,7 @@ fn extras(
     }
 }
 
-fn tools(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, parts: &mut PartsEncoder<'_, '_>) {
+fn tools(json: &mut Writer<'_, RopeBuilder>, request: &Request<'_>, parts: &mut PartsEncoder<'_, '_>) {
     let own = |extra: &&Extra<'_>| extra.name == "server_tool" && parts.same_format();
     let mut served: Vec<_> = request.extra.iter().filter(own).map(|extra| extra.value).collect();
     if request.search.is_some() {
@@ -423,7 +421,7 @@ fn tools(json: &mut Writer<'_, BytesMut>, request: &Request<'_>, parts: &mut Par
 }
 
 fn tool_choice(
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
     choice: &ToolChoice<'_>,
     request: &Request<'_>,
     choices: ToolChoiceSupport,
@@ -459,7 +457,7 @@ fn custom(request: &Request<'_>) -> Index {
     custom.map(|tool| IndexKey::of(tool.name)).collect()
 }
 
-fn named(json: &mut Writer<'_, BytesMut>, name: JsonStr<'_>, custom: &Index) {
+fn named(json: &mut Writer<'_, RopeBuilder>, name: JsonStr<'_>, custom: &Index) {
     let word = if custom.has(IndexKey::of(name)) { "custom" } else { "function" };
     json.begin_object();
     json.key("type").string(word);

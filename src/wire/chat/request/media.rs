@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 
 use base64_simd::STANDARD;
-use bytes::BytesMut;
 
 use super::encode::supports_extension;
 use crate::canonical::{Block, CacheBreakpoint, Dialect, MediaSource};
-use crate::json::{Cursor, EscapedString, JsonStr, RawJson, Writer};
+use crate::json::{Cursor, EscapedString, JsonStr, RawJson, RopeBuilder, Writer};
 use crate::wire::Format;
 use crate::wire::chat::write::data_url;
 use crate::wire::codec::LossNotes;
@@ -120,7 +119,7 @@ impl PartsEncoder<'_, '_> {
     /// Writes a cache mark into an open object.
     pub(super) fn write_cache_mark(
         &mut self,
-        json: &mut Writer<'_, BytesMut>,
+        json: &mut Writer<'_, RopeBuilder>,
         mark: Option<CacheBreakpoint>,
     ) {
         let Some(mark) = mark else { return };
@@ -139,7 +138,7 @@ impl PartsEncoder<'_, '_> {
     }
 
     /// Writes a part of a user message. Elements that cannot be carried are recorded as losses.
-    pub(super) fn part(&mut self, json: &mut Writer<'_, BytesMut>, block: &Block<'_>) {
+    pub(super) fn part(&mut self, json: &mut Writer<'_, RopeBuilder>, block: &Block<'_>) {
         match block {
             Block::Text { text, cache, .. } => self.text(json, *text, *cache),
             Block::Image { source, detail, cache, .. } => self.image(json, source, *detail, *cache),
@@ -158,7 +157,7 @@ impl PartsEncoder<'_, '_> {
 
     pub(super) fn text(
         &mut self,
-        json: &mut Writer<'_, BytesMut>,
+        json: &mut Writer<'_, RopeBuilder>,
         text: JsonStr<'_>,
         cache: Option<CacheBreakpoint>,
     ) {
@@ -171,7 +170,7 @@ impl PartsEncoder<'_, '_> {
 
     fn image(
         &mut self,
-        json: &mut Writer<'_, BytesMut>,
+        json: &mut Writer<'_, RopeBuilder>,
         source: &MediaSource<'_>,
         detail: JsonStr<'_>,
         cache: Option<CacheBreakpoint>,
@@ -206,7 +205,7 @@ impl PartsEncoder<'_, '_> {
 
     fn file(
         &mut self,
-        json: &mut Writer<'_, BytesMut>,
+        json: &mut Writer<'_, RopeBuilder>,
         source: &MediaSource<'_>,
         name: JsonStr<'_>,
         cache: Option<CacheBreakpoint>,
@@ -248,7 +247,7 @@ impl PartsEncoder<'_, '_> {
 
     fn file_data(
         &mut self,
-        json: &mut Writer<'_, BytesMut>,
+        json: &mut Writer<'_, RopeBuilder>,
         mime: JsonStr<'_>,
         data: JsonStr<'_>,
         name: JsonStr<'_>,
@@ -275,7 +274,7 @@ impl PartsEncoder<'_, '_> {
         json.end_object();
     }
 
-    fn audio(&mut self, json: &mut Writer<'_, BytesMut>, source: &MediaSource<'_>) {
+    fn audio(&mut self, json: &mut Writer<'_, RopeBuilder>, source: &MediaSource<'_>) {
         match *source {
             MediaSource::Base64 { mime, data } => {
                 json.begin_object();
@@ -292,7 +291,7 @@ impl PartsEncoder<'_, '_> {
         }
     }
 
-    fn video(&mut self, json: &mut Writer<'_, BytesMut>, source: &MediaSource<'_>) {
+    fn video(&mut self, json: &mut Writer<'_, RopeBuilder>, source: &MediaSource<'_>) {
         match *source {
             MediaSource::Base64 { mime, data } if self.supports_extension("video_url") => {
                 address(json, "video_url", mime.escaped(), data);
@@ -329,7 +328,7 @@ fn is_text(mime: &str) -> bool {
     mime.starts_with("text/") || mime == "application/json"
 }
 
-fn address(json: &mut Writer<'_, BytesMut>, name: &str, mime: &str, data: JsonStr<'_>) {
+fn address(json: &mut Writer<'_, RopeBuilder>, name: &str, mime: &str, data: JsonStr<'_>) {
     json.begin_object();
     json.key("type").string(name);
     json.key(name).begin_object().key("url");
@@ -338,7 +337,7 @@ fn address(json: &mut Writer<'_, BytesMut>, name: &str, mime: &str, data: JsonSt
 }
 
 /// Writes a data URL. Without a media type `data` is a URL itself.
-fn paste_data(json: &mut Writer<'_, BytesMut>, mime: &str, data: JsonStr<'_>) {
+fn paste_data(json: &mut Writer<'_, RopeBuilder>, mime: &str, data: JsonStr<'_>) {
     if mime.is_empty() {
         json.paste(data);
     } else {

@@ -1,12 +1,10 @@
 //! Reasoning settings: many spellings in requests, one setting in the canonical form.
 
-use bytes::BytesMut;
-
 use super::read::{Result, broken, flag, invalid, object, raw, text};
 use crate::canonical::dialect::ReasoningParameter;
 use crate::canonical::request::Extra;
 use crate::canonical::{Dialect, Effort, Request, Thinking};
-use crate::json::{Cursor, ValueKind, Writer};
+use crate::json::{Cursor, RopeBuilder, ValueKind, Writer};
 use crate::wire::codec::LossNotes;
 
 use super::encode::supports_extension;
@@ -135,7 +133,7 @@ impl ReasoningOptions {
 /// Encodes the reasoning setting as far as the model supports it. `reasoning_effort` is OpenAI's own member; the others
 /// are written for providers that list them as extensions.
 pub(super) fn write(
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,

@@ -28,7 +28,7 @@ use super::{answer as whole, request, stream};
 use crate::canonical::answer::{AnswerBlock, AnswerBlockKind, FinishOwned};
 use crate::canonical::dialect::{ReasoningSupport, SamplingSupport};
 use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Quirks, Request};
-use crate::json::{EscapedString, JsonStr};
+use crate::json::{EscapedString, JsonStr, RopeBuilder};
 use crate::wire::Format;
 use crate::wire::codec::{LossNotes, ReplyOptions};
 
@@ -199,8 +199,9 @@ fn sent_from(
     dialect: &Dialect<'_>,
 ) -> (Value, Vec<String>, Option<String>) {
     let mut notes = LossNotes::new(from, Format::Chat);
-    let mut out = BytesMut::new();
+    let mut out = RopeBuilder::default();
     request::encode(request, dialect, &mut notes, &mut out);
+    let out = out.finish().into_contiguous();
     let value = serde_json::from_slice(&out).unwrap_or_else(|error| panic!("{error}: {out:?}"));
     let refusal = notes.take_refusal().map(|error| error.message.into_owned());
     (value, notes.losses().iter().map(|loss| loss.element.to_string()).collect(), refusal)

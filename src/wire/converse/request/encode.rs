@@ -1,14 +1,12 @@
 //! Encoder of a Converse request: its parameters, and the additional members of the model.
 
-use bytes::BytesMut;
-
 use super::document::DocumentNames;
 use super::fields;
 use super::plan::Plan;
 use crate::canonical::dialect::{ReasoningParameter, ReasoningSupport, SamplingSupport};
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking, ToolChoice};
-use crate::json::{Cursor, JsonStr, RawJson, Writer};
+use crate::json::{Cursor, JsonStr, RawJson, RopeBuilder, Writer};
 use crate::wire::Format;
 use crate::wire::automatic_marks::{AutomaticMarks, is_blank};
 use crate::wire::codec::{LossNotes, WrittenIds};
@@ -26,7 +24,7 @@ const METADATA: (usize, usize) = (16, 256);
 
 /// Encodes a request. The model is not part of the body: the path names it. Elements that cannot be carried are recorded
 /// in `notes`.
-pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut BytesMut) {
+pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut RopeBuilder) {
     let plan = Plan::new(request, dialect, notes);
     let cites = request.extra.iter().any(|extra| extra.name == "citations")
         && matches!(notes.from(), Format::Converse | Format::Messages);
@@ -60,7 +58,7 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNote
 
 /// Writer of one request.
 pub(super) struct RequestWriter<'o, 'r, 'a> {
-    pub(super) json: Writer<'o, BytesMut>,
+    pub(super) json: Writer<'o, RopeBuilder>,
     pub(super) request: &'r Request<'a>,
     pub(super) dialect: &'r Dialect<'r>,
     pub(super) notes: &'r mut LossNotes,

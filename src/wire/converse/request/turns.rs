@@ -76,7 +76,7 @@ impl RequestWriter<'_, '_, '_> {
 
     /// Notes where the prompt begins.
     pub(super) fn begin_prompt(&mut self) {
-        self.prompt_start.get_or_insert(self.json.buffer_len());
+        self.prompt_start.get_or_insert(self.json.written());
     }
 
     /// Writes the client's cache point behind an element, or the automatic one if there is one and the prompt is long
@@ -86,7 +86,7 @@ impl RequestWriter<'_, '_, '_> {
             return self.client_point(mark);
         };
         if let Some(lifetime) = automatic
-            && self.automatic.may_cache(self.json.buffer_len() - start)
+            && self.automatic.may_cache(self.json.written() - start)
         {
             self.notes.count_breakpoint();
             self.write_point(lifetime);

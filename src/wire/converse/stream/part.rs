@@ -1,7 +1,7 @@
 //! Block writer of a Converse stream: the output state of one block.
 
 use base64_simd::STANDARD;
-use bytes::{BufMut, BytesMut};
+use bytes::BytesMut;
 
 use super::super::citation;
 use super::super::content::is_object;
@@ -10,7 +10,7 @@ use crate::canonical::answer::CitationOwned;
 use crate::canonical::seal::SignedCallId;
 use crate::canonical::{BlockKind, Delta, SealedSignature, ToolKind};
 use crate::framing::event_stream::MessageWriter;
-use crate::json::{Cursor, JsonStr, RawJson, Writer, push_escaped};
+use crate::json::{Cursor, JsonStr, RawJson, Sink, Writer, push_escaped};
 use crate::wire::codec::ReplyOptions;
 use crate::wire::watch::members;
 
@@ -388,7 +388,7 @@ pub(in super::super) fn escaped(text: &str) -> String {
 }
 
 /// Writes the id of a call, with the provider signature that it carries.
-pub(in super::super) fn put_call_id(id: &str, seal: &str, reply: &ReplyOptions, out: &mut impl BufMut) {
+pub(in super::super) fn put_call_id(id: &str, seal: &str, reply: &ReplyOptions, out: &mut impl Sink) {
     out.put_slice(id.as_bytes());
     if !seal.is_empty() {
         let text = JsonStr::from_escaped(seal);
@@ -409,7 +409,7 @@ pub(in super::super) fn blob(seal: &str, reply: &ReplyOptions) -> String {
 }
 
 /// Writes the input of a whole call as an object. Text that is none becomes its member `_raw`.
-pub(in super::super) fn put_input<B: BufMut>(
+pub(in super::super) fn put_input<B: Sink>(
     kind: ToolKind,
     text: &str,
     object: Option<&str>,

@@ -15,7 +15,7 @@ use super::stream::{Decoder, Encoder};
 use crate::canonical::dialect::ReasoningSupport;
 use crate::canonical::{Answer, Dialect, Event, Grammar, Request};
 use crate::framing::event_stream::EventMessage;
-use crate::json::EscapedString;
+use crate::json::{EscapedString, RopeBuilder};
 use crate::wire::Format;
 use crate::wire::codec::{CutText, LossNotes, ReplyOptions};
 
@@ -93,8 +93,9 @@ struct Sent {
 /// Encodes a request that came in a format.
 fn send(from: Format, request: &Request<'_>, dialect: &Dialect<'_>) -> Sent {
     let mut notes = LossNotes::new(from, Format::Converse);
-    let mut out = BytesMut::new();
+    let mut out = RopeBuilder::default();
     super::request::encode(request, dialect, &mut notes, &mut out);
+    let out = out.finish().into_contiguous();
     Sent {
         body: serde_json::from_slice(&out).unwrap(),
         losses: notes.losses().iter().map(|loss| loss.element.to_string()).collect(),

@@ -1,18 +1,16 @@
 //! Encoder of a request to a provider of the generate format.
 
-use bytes::BytesMut;
-
 use super::read::camel;
 use super::{config, decode, settings, tools, turns};
 use crate::canonical::{Block, Dialect, Request};
-use crate::json::{JsonStr, Writer};
+use crate::json::{JsonStr, RopeBuilder, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::generate::part;
 
 /// Writes a request. Members that are the same in every turn come first, for the provider's prompt cache. Elements
 /// that the format or the model does not support are recorded in `notes`.
-pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut BytesMut) {
+pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut RopeBuilder) {
     let mut json = Writer::new(out);
     json.begin_object();
     instructions(request, notes, &mut json);
@@ -25,7 +23,7 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNote
 
 /// Writes `systemInstruction`, with each text as a part. Instructions in the middle of a conversation are moved there
 /// too.
-fn instructions(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, BytesMut>) {
+fn instructions(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, RopeBuilder>) {
     let mut begun = false;
     for block in request.turns.iter().filter(|turn| turn.role.is_system()).flat_map(|turn| &turn.blocks) {
         let Block::Text { text, cache, .. } = block else {
@@ -51,7 +49,7 @@ fn instructions(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<
 }
 
 /// Writes the other members of the request, and records the loss of those that the format does not have.
-fn members(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, BytesMut>) {
+fn members(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, RopeBuilder>) {
     for extra in &request.extra {
         let elsewhere = tools::is_own(extra.name)
             || config::OWN.contains(&extra.name)

@@ -2,10 +2,8 @@
 
 use std::borrow::Cow;
 
-use bytes::BytesMut;
-
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind, Writer};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, Sink, ValueKind, Writer};
 
 /// Error of a request that cannot be read.
 pub(super) enum ReadFault {
@@ -150,7 +148,7 @@ pub(super) fn strings<'a>(json: &mut Cursor<'a>, path: &str) -> Result<Vec<JsonS
 pub(super) fn copy_unknown(
     value: RawJson<'_>,
     is_known: impl Fn(&str) -> bool,
-    out: &mut Writer<'_, BytesMut>,
+    out: &mut Writer<'_, impl Sink>,
 ) {
     // The decoder has already parsed this text with the same function.
     let _ = object(&mut Cursor::new(value.text()), String::new, |key, name, json| {

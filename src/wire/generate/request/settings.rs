@@ -1,11 +1,9 @@
 //! Encoder of `generationConfig`.
 
-use bytes::BytesMut;
-
 use super::{config, read};
 use crate::canonical::dialect::{ReasoningParameter, ReasoningSupport, SamplingSupport};
 use crate::canonical::{Dialect, Effort, OutputFormat, Request, Thinking};
-use crate::json::{RawJson, Writer};
+use crate::json::{RawJson, RopeBuilder, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::generate::schema;
@@ -21,9 +19,9 @@ pub(super) fn write(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
 ) {
-    let mut inside = BytesMut::new();
+    let mut inside = RopeBuilder::default();
     let mut members = Writer::new(&mut inside);
     members.begin_object();
     limits(request, notes, &mut members);
@@ -37,12 +35,13 @@ pub(super) fn write(
         read::copy_unknown(extra.value, config::is_known, &mut members);
     }
     members.end_object();
+    let inside = inside.finish().into_contiguous();
     if inside.len() > 2 {
         json.key("generationConfig").raw(RawJson::from_text(std::str::from_utf8(&inside).unwrap_or("{}")));
     }
 }
 
-fn limits(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, BytesMut>) {
+fn limits(request: &Request<'_>, notes: &mut LossNotes, json: &mut Writer<'_, RopeBuilder>) {
     if let Some(tokens) = request.max_output {
         json.key("maxOutputTokens").number(tokens);
     }
@@ -71,7 +70,7 @@ fn sampling(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
 ) {
     let given = &request.sampling;
     let mut top_p = given.top_p;
@@ -120,7 +119,7 @@ fn output(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
 ) {
     match request.output {
         OutputFormat::Text => {}
@@ -164,7 +163,7 @@ fn thinking(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
 ) {
     let told = dialect.reasoning.reasoning_parameter(request.thinking);
     if dialect.reasoning == ReasoningSupport::Fixed {
@@ -203,7 +202,7 @@ fn thinking(
     json.end_object();
 }
 
-fn level(effort: Effort, json: &mut Writer<'_, BytesMut>) {
+fn level(effort: Effort, json: &mut Writer<'_, RopeBuilder>) {
     json.key("thinkingLevel").string(match effort {
         Effort::Minimal => "MINIMAL",
         Effort::Low => "LOW",

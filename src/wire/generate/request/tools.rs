@@ -1,12 +1,10 @@
 //! Tools and tool choice, decoder and encoder.
 
-use bytes::BytesMut;
-
 use super::model;
 use super::read::{ReadFault, copy_unknown, last, list, object, object_or_whole, string, strings, wrong};
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Dialect, Index, IndexKey, Request, Tool, ToolChoice, ToolKind};
-use crate::json::{Cursor, JsonStr, RawJson, Writer};
+use crate::json::{Cursor, JsonStr, RawJson, RopeBuilder, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::generate::schema;
@@ -198,7 +196,7 @@ pub(super) fn write(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
 ) {
     let both = model::takes_functions_beside_search(dialect.model);
     let allowed: Option<Index> =
@@ -257,7 +255,7 @@ fn write_tool(
     tool: &Tool<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
 ) {
     json.begin_object();
     json.key("name").paste(tool.name);
@@ -307,7 +305,7 @@ fn write_search(
     search: &Search<'_>,
     settings: Option<RawJson<'_>>,
     notes: &mut LossNotes,
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
 ) {
     json.begin_object().key("googleSearch").begin_object();
     match search.blocked_domains {
@@ -344,7 +342,7 @@ fn write_config(
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
     (functions, search): (bool, bool),
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
 ) {
     let own = notes.from() == Format::Generate;
     let strict = request.tools.iter().any(|tool| tool.strict == Some(true));

@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 
 use base64_simd::STANDARD;
-use bytes::BytesMut;
 
 use super::decode::VIDEO;
 use super::model;
 use crate::canonical::{
     Block, CacheBreakpoint, Dialect, Index, IndexKey, Input, MediaSource, ProviderSignature, Request, Role,
 };
-use crate::json::{JsonStr, RawJson, Writer};
+use crate::json::{JsonStr, RawJson, RopeBuilder, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::generate::{part, signature};
@@ -32,7 +31,7 @@ pub(super) fn write(
     request: &Request<'_>,
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
-    json: &mut Writer<'_, BytesMut>,
+    json: &mut Writer<'_, RopeBuilder>,
 ) {
     json.key("contents").begin_array();
     let mut contents = Contents {
@@ -72,7 +71,7 @@ struct Contents<'w, 'b, 'r> {
     takes_files_in_responses: bool,
     dialect: &'w Dialect<'w>,
     notes: &'w mut LossNotes,
-    json: &'w mut Writer<'b, BytesMut>,
+    json: &'w mut Writer<'b, RopeBuilder>,
     group: Option<Group>,
     /// Number of calls in the current model content.
     calls: usize,

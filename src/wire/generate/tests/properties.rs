@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::dialect;
 use crate::canonical::answer::AnswerBlockKind;
 use crate::canonical::{Answer, Event, Grammar};
-use crate::json::EscapedString;
+use crate::json::{EscapedString, RopeBuilder};
 use crate::wire::Format;
 use crate::wire::codec::{LossNotes, ReplyOptions};
 use crate::wire::generate::request::{decode, encode};
@@ -132,9 +132,10 @@ proptest! {
         let body = json!({"contents": contents}).to_string();
         let Ok(request) = decode(&body) else { return Ok(()) };
         let from = if from_own { Format::Generate } else { Format::Messages };
-        let (mut notes, mut out) = (LossNotes::new(from, Format::Generate), BytesMut::new());
+        let (mut notes, mut out) = (LossNotes::new(from, Format::Generate), RopeBuilder::default());
         let dialect = dialect(if third { "gemini-3-pro" } else { "gemini-2.5-pro" });
         encode(&request, &dialect, &mut notes, &mut out);
+        let out = out.finish().into_contiguous();
         let written: Value = serde_json::from_slice(&out).unwrap();
         let contents = written["contents"].as_array().unwrap();
         prop_assert!(!contents.is_empty());
@@ -143,9 +144,9 @@ proptest! {
             prop_assert_eq!(&contents[0]["role"], "user");
         }
         // Encoding is deterministic.
-        let mut again = BytesMut::new();
+        let mut again = RopeBuilder::default();
         encode(&request, &dialect, &mut notes, &mut again);
-        prop_assert_eq!(out, again);
+        prop_assert_eq!(out, again.finish().into_contiguous());
     }
 
     #[test]

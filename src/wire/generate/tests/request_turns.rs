@@ -1,9 +1,9 @@
-use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use super::dialect;
 use super::written::{call, model, of, raw, result, s, signed, text, tool, user, write, write_for};
 use crate::canonical::{Block, Dialect, Input, MediaSource, Request, Role, Turn};
+use crate::json::RopeBuilder;
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::generate::request::encode;
@@ -301,9 +301,10 @@ fn client_7_bug_54_conversation_is_last_and_grows_by_appending() {
             model(vec![call("c", "f", Input::Text(s("")))])
         });
         let request = Request { tools: vec![tool("f", None)], max_output: Some(5), ..of(turns.clone()) };
-        let mut out = BytesMut::new();
+        let mut out = RopeBuilder::default();
         let mut notes = LossNotes::new(Format::Chat, Format::Generate);
         encode(&request, &dialect("gemini-3-pro"), &mut notes, &mut out);
+        let out = out.finish().into_contiguous();
         let text = String::from_utf8(out.to_vec()).unwrap();
         assert!(text.starts_with(&before), "{before}\n{text}");
         before = text.strip_suffix("]}").unwrap().to_owned();
@@ -338,8 +339,9 @@ fn request_of_the_same_format_round_trips_unchanged() {
     let text = body.to_string();
     let request = crate::wire::generate::request::decode(&text).unwrap();
     let mut notes = LossNotes::new(Format::Generate, Format::Generate);
-    let mut out = BytesMut::new();
+    let mut out = RopeBuilder::default();
     encode(&request, &dialect("gemini-3-pro"), &mut notes, &mut out);
+    let out = out.finish().into_contiguous();
     assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), body);
     assert!(notes.losses().is_empty() && notes.take_refusal().is_none());
 }
@@ -349,8 +351,9 @@ fn file_id_is_sent_for_clients_of_the_same_format_only() {
     let text = r#"{"contents":[{"parts":[{"fileData":{"fileUri":"files/x"}}]},{"role":"model","parts":[{"text":"t","thought":true}]}]}"#;
     let request = crate::wire::generate::request::decode(text).unwrap();
     let mut notes = LossNotes::new(Format::Generate, Format::Generate);
-    let mut out = BytesMut::new();
+    let mut out = RopeBuilder::default();
     encode(&request, &dialect("gemini-3-pro"), &mut notes, &mut out);
+    let out = out.finish().into_contiguous();
     let written: Value = serde_json::from_slice(&out).unwrap();
     assert_eq!(written["contents"][0]["parts"], json!([{"fileData":{"fileUri":"files/x"}}]));
     assert_eq!(written["contents"].as_array().unwrap().len(), 2);

@@ -1,11 +1,10 @@
 //! Helpers: hand-written requests, and the bodies that are encoded from them.
 
-use bytes::BytesMut;
 use serde_json::Value;
 
 use super::dialect;
 use crate::canonical::{Block, Dialect, Input, ProviderSignature, Request, Role, Tool, ToolKind, Turn};
-use crate::json::{JsonStr, RawJson};
+use crate::json::{JsonStr, RawJson, RopeBuilder};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::generate::request::encode;
@@ -76,8 +75,9 @@ pub(super) fn write_for(
     dialect: &Dialect<'_>,
 ) -> (Value, Vec<String>, Option<String>) {
     let mut notes = LossNotes::new(Format::Chat, Format::Generate);
-    let mut out = BytesMut::new();
+    let mut out = RopeBuilder::default();
     encode(request, dialect, &mut notes, &mut out);
+    let out = out.finish().into_contiguous();
     let losses = notes.losses().iter().map(|loss| loss.element.to_string()).collect();
     let refusal = notes.take_refusal().map(|error| error.message.to_string());
     (serde_json::from_slice(&out).unwrap(), losses, refusal)

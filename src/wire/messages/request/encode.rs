@@ -1,14 +1,12 @@
 //! Encoder of a messages request: its parameters, in an order in which the conversation comes last.
 
-use bytes::BytesMut;
-
 use super::decode::TOOL_SEARCH;
 use super::plan::{Plan, check_result_block};
 use super::schema;
 use crate::canonical::dialect::{ReasoningParameter, ReasoningSupport, SamplingSupport};
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking};
-use crate::json::{Cursor, JsonStr, RawJson, ValueKind, Writer};
+use crate::json::{Cursor, JsonStr, RawJson, RopeBuilder, ValueKind, Writer};
 use crate::wire::Format;
 use crate::wire::automatic_marks::{AutomaticMarks, is_blank};
 use crate::wire::codec::{LossNotes, WrittenIds};
@@ -21,7 +19,7 @@ const MAX_MARKS: usize = 4;
 const MIN_BUDGET: u64 = 1024;
 
 /// Encodes a request. Elements that cannot be carried are recorded in `notes`.
-pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut BytesMut) {
+pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut RopeBuilder) {
     let plan = Plan::new(request, dialect, notes);
     let citations = request.extra.iter().find(|extra| extra.name == "citations").map(|extra| extra.value);
     let citations = citations.filter(|_| notes.from() == Format::Messages);
@@ -52,7 +50,7 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNote
 
 /// Writer of one request.
 pub(super) struct RequestWriter<'o, 'r, 'a> {
-    pub(super) json: Writer<'o, BytesMut>,
+    pub(super) json: Writer<'o, RopeBuilder>,
     pub(super) request: &'r Request<'a>,
     pub(super) dialect: &'r Dialect<'r>,
     pub(super) notes: &'r mut LossNotes,

@@ -1,10 +1,9 @@
 //! Encoder of JSON schemas: with an object type for tools, and with only the supported keywords in strict mode
 //! (Anthropic API, "Structured outputs").
 
-use bytes::BufMut;
 use smallvec::SmallVec;
 
-use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer, push_escaped};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, Sink, Writer, push_escaped};
 use crate::wire::schema::from_openapi;
 use crate::wire::watch::{elements, members};
 
@@ -29,7 +28,7 @@ const FORMATS: [&str; 10] =
     ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
 
 /// Writes a schema. With `object`, a schema without type gets the type `object`.
-pub(super) fn write<B: BufMut>(schema: RawJson<'_>, rules: Rules, object: bool, json: &mut Writer<'_, B>) {
+pub(super) fn write<B: Sink>(schema: RawJson<'_>, rules: Rules, object: bool, json: &mut Writer<'_, B>) {
     if !rules.openapi {
         return write_plain(schema, rules.strict, object, json);
     }
@@ -39,7 +38,7 @@ pub(super) fn write<B: BufMut>(schema: RawJson<'_>, rules: Rules, object: bool, 
     write_plain(RawJson::from_text(&text), rules.strict, object, json);
 }
 
-fn write_plain<B: BufMut>(schema: RawJson<'_>, strict: bool, object: bool, json: &mut Writer<'_, B>) {
+fn write_plain<B: Sink>(schema: RawJson<'_>, strict: bool, object: bool, json: &mut Writer<'_, B>) {
     if !strict {
         return paste(schema, object, json);
     }
@@ -51,7 +50,7 @@ fn write_plain<B: BufMut>(schema: RawJson<'_>, strict: bool, object: bool, json:
     }
 }
 
-fn paste<B: BufMut>(schema: RawJson<'_>, object: bool, json: &mut Writer<'_, B>) {
+fn paste<B: Sink>(schema: RawJson<'_>, object: bool, json: &mut Writer<'_, B>) {
     let mut typed = !object;
     let read = members(&mut Cursor::new(schema.text()), |key, json| {
         typed |= key.escaped() == "type";
@@ -69,7 +68,7 @@ fn paste<B: BufMut>(schema: RawJson<'_>, object: bool, json: &mut Writer<'_, B>)
 /// Members of a schema.
 type Members<'a> = SmallVec<[(&'a str, RawJson<'a>); 8]>;
 
-fn node<B: BufMut>(schema: RawJson<'_>, depth: u32, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+fn node<B: Sink>(schema: RawJson<'_>, depth: u32, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
     if depth > MAX_DEPTH || !schema.text().starts_with('{') {
         json.raw(schema);
         return Ok(());
@@ -98,12 +97,12 @@ impl<'a> Node<'a> {
         self.list.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    fn child<B: BufMut>(&self, schema: RawJson<'_>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+    fn child<B: Sink>(&self, schema: RawJson<'_>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
         node(schema, self.depth + 1, json)
     }
 
     /// Writes an object of named schemas.
-    fn map<B: BufMut>(&self, value: RawJson<'_>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+    fn map<B: Sink>(&self, value: RawJson<'_>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
         json.begin_object();
         members(&mut Cursor::new(value.text()), |key, cursor| {
             json.paste_key(key);
@@ -114,7 +113,7 @@ impl<'a> Node<'a> {
     }
 
     /// Writes a list of schemas.
-    fn list<B: BufMut>(&self, value: RawJson<'_>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+    fn list<B: Sink>(&self, value: RawJson<'_>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
         json.begin_array();
         elements(&mut Cursor::new(value.text()), |cursor| self.child(cursor.raw()?, json))?;
         json.end_array();
@@ -143,7 +142,7 @@ impl<'a> Node<'a> {
 
     /// Writes the schema with the keywords that the provider enforces; the others go into the description. For a schema
     /// of several types, `only_type` selects the one to write.
-    fn write<B: BufMut>(&self, only_type: Option<&str>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+    fn write<B: Sink>(&self, only_type: Option<&str>, json: &mut Writer<'_, B>) -> Result<(), JsonError> {
         json.begin_object();
         for key in ["$defs", "definitions"] {
             if let Some(definitions) = self.get(key).filter(|_| only_type.is_none()) {
@@ -212,7 +211,7 @@ impl<'a> Node<'a> {
     }
 
     /// Writes one branch per type.
-    fn branches<B: BufMut>(&self, words: &[&str], json: &mut Writer<'_, B>) -> Result<(), JsonError> {
+    fn branches<B: Sink>(&self, words: &[&str], json: &mut Writer<'_, B>) -> Result<(), JsonError> {
         json.key("anyOf").begin_array();
         for word in words {
             if *word == "null" {
@@ -226,7 +225,7 @@ impl<'a> Node<'a> {
     }
 
     /// Writes `title` and `description`. Keywords that are not enforced are appended to the description.
-    fn described<B: BufMut>(&self, word: &str, json: &mut Writer<'_, B>) {
+    fn described<B: Sink>(&self, word: &str, json: &mut Writer<'_, B>) {
         if let Some(title) = self.get("title").filter(|title| title.as_str().is_some()) {
             json.key("title").raw(title);
         }

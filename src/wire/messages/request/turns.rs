@@ -54,7 +54,7 @@ impl RequestWriter<'_, '_, '_> {
 
     /// Notes where the prompt begins.
     pub(super) fn begin_prompt(&mut self) {
-        self.prompt_start.get_or_insert(self.json.buffer_len());
+        self.prompt_start.get_or_insert(self.json.written());
     }
 
     /// Writes the client's cache mark of an element, or the automatic one if there is one and the prompt is long
@@ -63,7 +63,7 @@ impl RequestWriter<'_, '_, '_> {
         let Some(start) = self.prompt_start.filter(|_| automatic.is_some() && mark.is_none()) else {
             return self.write_breakpoint(mark);
         };
-        if self.automatic.may_cache(self.json.buffer_len() - start) {
+        if self.automatic.may_cache(self.json.written() - start) {
             self.notes.count_breakpoint();
             self.write_breakpoint(automatic);
         }

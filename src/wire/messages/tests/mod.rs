@@ -27,7 +27,7 @@ use serde_json::Value;
 use super::stream::{Decoder, Encoder};
 use crate::canonical::dialect::ReasoningSupport;
 use crate::canonical::{Answer, Dialect, Effort, Event, Grammar, Request};
-use crate::json::EscapedString;
+use crate::json::{EscapedString, RopeBuilder};
 use crate::wire::Format;
 use crate::wire::codec::{CutText, LossNotes, ReplyOptions};
 
@@ -110,8 +110,9 @@ struct Sent {
 /// Encodes a request that came in a format.
 fn send(from: Format, request: &Request<'_>, dialect: &Dialect<'_>) -> Sent {
     let mut notes = LossNotes::new(from, Format::Messages);
-    let mut out = BytesMut::new();
+    let mut out = RopeBuilder::default();
     super::request::encode(request, dialect, &mut notes, &mut out);
+    let out = out.finish().into_contiguous();
     let raw = String::from_utf8(out.to_vec()).unwrap();
     Sent {
         body: serde_json::from_str(&raw).unwrap_or_else(|error| panic!("{error}: {raw}")),

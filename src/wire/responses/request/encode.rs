@@ -1,8 +1,6 @@
 //! Encoder of a request. The conversation is written last, so that successive requests of a conversation share a
 //! prefix.
 
-use bytes::BytesMut;
-
 use super::input;
 use super::options::LOGPROBS;
 use crate::canonical::dialect::{self, ReasoningParameter, ReasoningSupport};
@@ -10,7 +8,7 @@ use crate::canonical::request::{Extra, Search};
 use crate::canonical::{
     Dialect, Effort, Index, IndexKey, OutputFormat, Request, Thinking, Tool, ToolChoice, ToolKind,
 };
-use crate::json::{Cursor, JsonStr, RawJson, Writer};
+use crate::json::{Cursor, JsonStr, RawJson, RopeBuilder, Writer};
 use crate::wire::codec::LossNotes;
 use crate::wire::watch::{elements, members};
 use crate::wire::{Format, schema};
@@ -43,10 +41,10 @@ const CHAT_ONLY: [&str; 8] = [
     "web_search_options",
 ];
 
-type Json<'o> = Writer<'o, BytesMut>;
+type Json<'o> = Writer<'o, RopeBuilder>;
 
 /// Writes a request. Elements that the format or the model does not support are recorded in `notes`.
-pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut BytesMut) {
+pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut RopeBuilder) {
     let mut json = Writer::new(out);
     json.begin_object().key("model").string(dialect.model);
     if request.stream {

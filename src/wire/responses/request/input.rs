@@ -1,15 +1,14 @@
 //! Encoder of a conversation: the members `instructions` and `input` of a request.
 
 use base64_simd::STANDARD;
-use bytes::BytesMut;
 
 use super::super::text::put_as_string;
 use crate::canonical::{Block, Dialect, Input, MediaSource, Request, Role, ToolKind, Turn};
-use crate::json::{JsonStr, RawJson, Writer};
+use crate::json::{JsonStr, RawJson, RopeBuilder, Sink, Writer};
 use crate::wire::Format;
 use crate::wire::codec::{LossNotes, make_id, wrapped};
 
-type Json<'o> = Writer<'o, BytesMut>;
+type Json<'o> = Writer<'o, RopeBuilder>;
 
 /// Maximum length of a call id at OpenAI, in bytes.
 const MAX_CALL_ID: usize = 64;
@@ -244,7 +243,7 @@ impl Items<'_, '_, '_> {
     fn data_url(&mut self, member: &str, mime: JsonStr<'_>, data: &str) {
         self.json.key(member).pasted(|out| {
             for piece in ["data:", mime.escaped(), ";base64,", data] {
-                out.extend_from_slice(piece.as_bytes());
+                out.put_slice(piece.as_bytes());
             }
         });
     }

@@ -1,11 +1,9 @@
 //! Item of an output that is being written. Its content is stored here once, and copied into every event that repeats
 //! it.
 
-use bytes::BufMut;
-
 use super::super::text::as_text;
 use crate::canonical::answer::CitationOwned;
-use crate::json::{JsonStr, Writer};
+use crate::json::{JsonStr, Sink, Writer};
 
 /// Type of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +148,7 @@ impl OutputItem {
     }
 
     /// Writes the item in its present state. No part may be open: the body then ends in an unterminated string.
-    pub(super) fn write(&self, out: &mut impl BufMut) {
+    pub(super) fn write(&self, out: &mut impl Sink) {
         if self.kind == Kind::Whole {
             out.put_slice(&self.body);
             return;
@@ -189,7 +187,7 @@ impl OutputItem {
     }
 
     /// Writes `,"item_id":…,"output_index":…`.
-    pub(super) fn put_place(&self, out: &mut impl BufMut) {
+    pub(super) fn put_place(&self, out: &mut impl Sink) {
         out.put_slice(b",\"item_id\":\"");
         out.put_slice(self.id.as_bytes());
         out.put_slice(b"\",\"output_index\":");
@@ -197,7 +195,7 @@ impl OutputItem {
     }
 
     /// Writes the item id, the `output_index` and the index of the open or last part.
-    pub(super) fn put_part_place(&self, kind: PartKind, out: &mut impl BufMut) {
+    pub(super) fn put_part_place(&self, kind: PartKind, out: &mut impl Sink) {
         self.put_place(out);
         out.put_slice(b",\"");
         out.put_slice(kind.index().as_bytes());

@@ -23,7 +23,7 @@ use crate::canonical::dialect::{ReasoningSupport, SamplingSupport};
 use crate::canonical::{
     Answer, BlockKind, Delta, Dialect, Effort, Event, Finish, Grammar, Start, ToolKind, Usage,
 };
-use crate::json::JsonStr;
+use crate::json::{JsonStr, RopeBuilder};
 use crate::wire::Format;
 use crate::wire::codec::{LossNotes, ReplyOptions};
 
@@ -198,8 +198,9 @@ fn written(
     dialect: &Dialect<'_>,
 ) -> (Value, Vec<String>) {
     let mut notes = LossNotes::new(from, Format::Responses);
-    let mut out = BytesMut::new();
+    let mut out = RopeBuilder::default();
     request::encode(request, dialect, &mut notes, &mut out);
+    let out = out.finish().into_contiguous();
     let lost = notes.losses().iter().map(|loss| loss.element.to_string()).collect();
     (serde_json::from_slice(&out).unwrap(), lost)
 }

@@ -9,7 +9,7 @@ use crate::canonical::{
     Block as B, Input, MediaSource, OutputFormat, ProviderSignature, Request, Role, Thinking, Tool,
     ToolChoice, Turn,
 };
-use crate::json::RawJson;
+use crate::json::{RawJson, RopeBuilder};
 use crate::wire::loss::LossPolicy;
 
 fn user(words: &'static str) -> Turn<'static> {
@@ -219,7 +219,7 @@ fn mapping_02_media_is_encoded_as_parts() {
     ] {
         let mut notes = LossNotes::new(Format::Chat, Format::Responses);
         let request = ask(vec![Turn::new(Role::User, vec![block])]);
-        request::encode(&request, &dialect(), &mut notes, &mut BytesMut::new());
+        request::encode(&request, &dialect(), &mut notes, &mut RopeBuilder::default());
         assert_eq!((&*notes.losses()[0].element, notes.losses()[0].policy), (element, LossPolicy::Refuse));
         assert_eq!(notes.take_refusal().unwrap().param.as_deref(), Some(element));
     }
@@ -375,8 +375,9 @@ fn mapping_06_limits_and_sampling_are_encoded_or_reported_as_losses() {
     request.service_tier = Some(s("standard_only"));
     request.stream = true;
     let mut notes = LossNotes::new(Format::Chat, Format::Responses);
-    let mut out = BytesMut::new();
+    let mut out = RopeBuilder::default();
     request::encode(&request, &dialect(), &mut notes, &mut out);
+    let out = out.finish().into_contiguous();
     let body: Value = serde_json::from_slice(&out).unwrap();
     assert_eq!((&body["max_output_tokens"], &body["stream"]), (&16.into(), &true.into()));
     assert!(std::str::from_utf8(&out).unwrap().contains("\"temperature\":1.70,"));
@@ -417,7 +418,7 @@ fn mapping_12_unknown_members_are_sent_if_supported_or_lost() {
     );
     request.extra = vec![extra("mcp_servers")];
     let mut notes = LossNotes::new(Format::Messages, Format::Responses);
-    request::encode(&request, &all, &mut notes, &mut BytesMut::new());
+    request::encode(&request, &all, &mut notes, &mut RopeBuilder::default());
     assert!(notes.take_refusal().is_some());
 }
 
@@ -473,13 +474,14 @@ fn client_7_conversation_history_is_encoded_to_the_same_bytes() {
             items.join(",")
         );
         let request = request::decode(&body).unwrap();
-        let mut out = BytesMut::new();
+        let mut out = RopeBuilder::default();
         request::encode(
             &request,
             &dialect(),
             &mut LossNotes::new(Format::Responses, Format::Responses),
             &mut out,
         );
+        let out = out.finish().into_contiguous();
         String::from_utf8(out.to_vec()).unwrap()
     };
     let items = [
