@@ -110,11 +110,10 @@ fn main() {
         });
         subject.case("trees", || serde_json::from_slice::<serde_json::Value>(&text).unwrap());
         summary.extend(subject.lines());
-        let text = chat_request(turns);
+        let text = JsonText::from(chat_request(turns));
         let name = format!("{turns} turns, translated, {} bytes", text.len());
         let mut subject = Subject::new(&mut criterion, name, text.len(), 1);
-        let bytes = Bytes::from(text.clone());
-        subject.case("copy", || copy(std::slice::from_ref(&bytes), &mut place));
+        subject.case("copy", || copy(std::slice::from_ref(text.as_bytes()), &mut place));
         for (format, plain, marked) in [
             (Format::Messages, "messages", "messages with marks"),
             (Format::Converse, "Converse", "Converse with marks"),

@@ -223,6 +223,16 @@ impl DocumentReader {
         self.text.is_empty()
     }
 
+    /// Joins the pieces of a document of `expected` bytes while they arrive: see [`Rope::join`].
+    pub fn join(&mut self, expected: usize) {
+        self.text.join(expected);
+    }
+
+    /// Returns the number of bytes that are held: see [`Rope::held`].
+    pub fn held(&self) -> usize {
+        self.text.held()
+    }
+
     /// Scans the next piece and stores it.
     ///
     /// # Errors
@@ -237,7 +247,8 @@ impl DocumentReader {
     ///
     /// # Errors
     /// Returns [`ScanError`] and the text if the document is invalid or incomplete, or if a member is duplicated.
-    pub fn finish(self) -> Result<ScannedDocument, Box<(ScanError, Rope)>> {
+    pub fn finish(mut self) -> Result<ScannedDocument, Box<(ScanError, Rope)>> {
+        self.text.seal();
         if let Err(error) = self.scan.check_end() {
             return Err(Box::new((error, self.text)));
         }

@@ -19,6 +19,8 @@ pub struct Rope {
     pieces: SmallVec<[Bytes; 2]>,
     gathered: BytesMut,
     len: usize,
+    /// Length of the whole text in bytes, if its pieces are to be joined while they arrive; 0 if they stay pieces.
+    expected: usize,
 }
 
 /// Replacement of one range of a [`Rope`].
@@ -34,6 +36,17 @@ impl Rope {
     /// Creates an empty rope.
     pub fn new() -> Self {
         Rope::default()
+    }
+
+    /// Joins the pieces of a text of `expected` bytes in one block while they arrive. The block exists from the moment
+    /// when an eighth of them has arrived, so that memory is not reserved for what a client only announces.
+    pub fn join(&mut self, expected: usize) {
+        self.expected = expected;
+    }
+
+    /// Returns the number of bytes that are held: the length, or the capacity of the block that pieces are joined in.
+    pub fn held(&self) -> usize {
+        self.len.max(self.gathered.capacity())
     }
 
     /// Returns the length in bytes.
@@ -52,6 +65,9 @@ impl Rope {
             return;
         }
         self.len += piece.len();
+        if self.expected > 0 && self.push_joined(&piece) {
+            return;
+        }
         // A first small piece is not copied: most requests arrive in one piece.
         if piece.len() >= SMALL_PIECE || (self.pieces.is_empty() && self.gathered.is_empty()) {
             self.seal();
@@ -65,7 +81,26 @@ impl Rope {
         self.gathered.extend_from_slice(&piece);
     }
 
-    fn seal(&mut self) {
+    /// Appends a piece to the block that pieces are joined in. Returns false if there is none yet, or no room in it.
+    fn push_joined(&mut self, piece: &[u8]) -> bool {
+        if self.gathered.capacity() < self.expected {
+            if self.len > self.expected || self.len < self.expected / 8 {
+                return false;
+            }
+            let mut block = BytesMut::with_capacity(self.expected);
+            self.pieces.drain(..).for_each(|piece| block.extend_from_slice(&piece));
+            block.extend_from_slice(&self.gathered);
+            self.gathered = block;
+        }
+        let has_room = self.gathered.capacity() - self.gathered.len() >= piece.len();
+        if has_room {
+            self.gathered.extend_from_slice(piece);
+        }
+        has_room
+    }
+
+    /// Ends the block of gathered pieces, which is shared from then on.
+    pub(super) fn seal(&mut self) {
         if !self.gathered.is_empty() {
             let gathered = std::mem::take(&mut self.gathered);
             self.pieces.push(gathered.freeze());
@@ -222,5 +257,51 @@ impl From<Bytes> for Rope {
         let mut rope = Rope::new();
         rope.push(piece);
         rope
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn joined_rope_is_the_text_of_its_pieces_whatever_was_announced(
+            sizes in prop::collection::vec(0..20_000_usize, 0..30),
+            announced in 0..300_000_usize,
+        ) {
+            let text: Vec<u8> = (0..sizes.iter().sum()).map(|n| (n * 7 % 251) as u8).collect();
+            let mut rope = Rope::new();
+            rope.join(announced);
+            let mut at = 0;
+            for size in sizes {
+                rope.push(Bytes::copy_from_slice(&text[at..at + size]));
+                at += size;
+                prop_assert_eq!(rope.pieces().collect::<Vec<_>>().concat(), &text[..at]);
+                prop_assert!(rope.held() <= (8 * at).max(at + GATHER), "{} of {at}", rope.held());
+            }
+            prop_assert_eq!(rope.len(), text.len());
+            prop_assert_eq!(rope.slice(text.len() / 3..text.len() / 2), &text[text.len() / 3..text.len() / 2]);
+            prop_assert_eq!(rope.into_contiguous(), text);
+        }
+    }
+
+    #[test]
+    fn joined_rope_is_one_block_from_an_eighth_of_its_text_on() {
+        let piece = Bytes::from(vec![b'x'; 50_000]);
+        let mut rope = Rope::new();
+        rope.join(800_000);
+        rope.push(piece.clone());
+        assert_eq!(rope.held(), 50_000);
+        for _ in 1..16 {
+            rope.push(piece.clone());
+            assert_eq!(rope.held(), 800_000);
+        }
+        rope.seal();
+        assert_eq!((rope.pieces.len(), rope.len()), (1, 800_000));
+        let start = rope.pieces[0].as_ptr();
+        assert_eq!(rope.into_contiguous().as_ptr(), start, "not copied again");
     }
 }

@@ -34,6 +34,11 @@ impl MemberInserter {
         MemberInserter { members: Bytes::from(members), place: Place::Before }
     }
 
+    /// Returns the number of bytes that are inserted.
+    pub(super) fn inserted(&self) -> usize {
+        self.members.len() + ",".len()
+    }
+
     /// Calls `push` for the parts of a piece of the body and for the inserted members, in their order. A body that is no
     /// object stays as it is.
     ///

@@ -105,6 +105,18 @@ impl BodyReader {
         BodyReader { form: Some(ReceivedForm { boundary, body: Rope::new() }), ..BodyReader::new(api, false) }
     }
 
+    /// Joins the pieces of a body of `length` bytes in one block while they arrive. For a body that will be needed in one
+    /// piece: it is not in memory twice.
+    pub fn join(&mut self, length: usize) {
+        let inserted = self.inserter.as_ref().map_or(0, MemberInserter::inserted);
+        self.document.join(length.saturating_add(inserted));
+    }
+
+    /// Returns the number of bytes that are held.
+    pub fn held(&self) -> usize {
+        self.form.as_ref().map_or(self.document.held(), |form| form.body.held())
+    }
+
     /// Adds the next piece of the body.
     ///
     /// # Errors

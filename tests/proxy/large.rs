@@ -122,7 +122,7 @@ async fn large_body_that_is_translated_is_whole_at_each_target() {
         let received = received.clone();
         async move {
             while let Some(request) = conn.request().await {
-                let body: Value = serde_json::from_str(&request.text()).unwrap();
+                let body: Value = serde_json::from_str(request.text()).unwrap();
                 let status = if body["model"] == "overloaded" { 503 } else { 200 };
                 received.lock().unwrap().push(body);
                 conn.send(reply::json(status, Form::Messages.whole("x"))).await;

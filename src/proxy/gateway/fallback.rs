@@ -189,9 +189,11 @@ impl Gateway {
             && ctx.phase.suspended().is_none()
             && turn.run(|| chosen.accepts_verbatim(&mut body))
         {
+            self.join_hints.record(api, length, false);
             let passed = turn.run(|| chosen.forward_verbatim(name, body));
             passed.and_then(|passed| self.apply_respelling_losses(ctx, api.format(), passed))
         } else {
+            self.join_hints.record(api, length, true);
             drop(turn);
             // With a permit: the joined text and its pieces are in memory at the same time, for a bounded number of bodies.
             let turn = self.offload.acquire(length).await?;

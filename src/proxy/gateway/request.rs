@@ -15,6 +15,7 @@ use super::invoke::tool_betas;
 use super::listing::{ListingRequest, list_models};
 use super::phase::RoutedRequest;
 use super::refusals::{short, unknown_model};
+use super::request_body::plain_length;
 use super::request_id::RequestId;
 use super::retry_state::RouteRequest;
 use super::signed_request::{authenticate_signed, is_signed, verify_signature};
@@ -215,12 +216,16 @@ impl Gateway {
             (None, Endpoint::Invoke { model, stream }) => BodyReader::invoke(model, *stream),
             (None, _) => BodyReader::new(api, batch),
         };
+        let length = plain_length(&client.req_header().headers).filter(|length| *length <= self.limits.body);
+        if let Some(length) = length.filter(|length| self.join_hints.should_join(api, *length)) {
+            reader.join(length);
+        }
         let take = |piece: Bytes| {
             if let Some(hasher) = hasher {
                 hasher.update(&piece);
             }
             estimate.add(&piece);
-            reader.push(piece)
+            reader.push(piece).map(|()| reader.held())
         };
         let permit = self.read_pieces(client, ctx, self.limits.body, take).await?;
         // Forms, and images in JSON, are decoded here: move the worker's other tasks if the body is large.

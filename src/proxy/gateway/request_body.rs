@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header;
+use http::{HeaderMap, header};
 use pingora::ErrorType;
 
 use super::context::Context;
@@ -20,8 +20,8 @@ use crate::proxy::driver::yielding::TransferTurn;
 const MIN_BODY_RATE: u64 = 8 * 1024;
 
 impl Gateway {
-    /// Reads the whole request body, at most `limit` decoded bytes, and passes each decoded piece to `take`. Returns the
-    /// memory permit of the body, `None` for a small one.
+    /// Reads the whole request body, at most `limit` decoded bytes, and passes each decoded piece to `take`, which
+    /// returns the number of bytes that it holds. Returns the memory permit of the body, `None` for a small one.
     ///
     /// # Errors
     /// Returns [`ErrorKind::UnsupportedEncoding`] for an unsupported content coding, [`ErrorKind::BodyTooLarge`] beyond
@@ -32,14 +32,13 @@ impl Gateway {
         client: &mut Client,
         ctx: &mut Context,
         limit: usize,
-        mut take: impl FnMut(Bytes) -> Result<(), ApiError>,
+        mut take: impl FnMut(Bytes) -> Result<usize, ApiError>,
     ) -> Result<Option<MemoryPermit>, ApiError> {
         let head = client.req_header();
         let coding = content_coding(&head.headers)?;
         let most =
             if coding == ContentCoding::Identity { limit } else { RequestDecoder::max_received(limit) };
-        let announced = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-        if announced.and_then(|length| length.trim().parse::<u64>().ok()).is_some_and(|n| n > most as u64) {
+        if announced_length(&head.headers).is_some_and(|length| length > most as u64) {
             return Err(too_large(limit));
         }
         let expects = head.headers.get(header::EXPECT).is_some_and(|value| {
@@ -70,7 +69,7 @@ impl Gateway {
                             decoding.decoder.push(piece);
                             Box::pin(self.decode_pieces(decoding, &mut permit, &mut take)).await
                         }
-                        None => take(piece).and_then(|()| self.grow(&mut permit, received)),
+                        None => take(piece).and_then(|held| self.grow(&mut permit, held.max(received))),
                     };
                     if let Err(error) = taken {
                         break Err(error);
@@ -91,7 +90,7 @@ impl Gateway {
             }
         };
         let read = match &mut decoding {
-            Some(decoding) => read.and_then(|()| take(decoding.decoder.finish()?)),
+            Some(decoding) => read.and_then(|()| take(decoding.decoder.finish()?).map(drop)),
             None => read,
         };
         let length = decoding.as_ref().map_or(received, |decoding| decoding.decoder.decoded());
@@ -104,7 +103,7 @@ impl Gateway {
         &self,
         decoding: &mut Decoding,
         permit: &mut Option<MemoryPermit>,
-        take: &mut impl FnMut(Bytes) -> Result<(), ApiError>,
+        take: &mut impl FnMut(Bytes) -> Result<usize, ApiError>,
     ) -> Result<(), ApiError> {
         loop {
             let piece = decoding.decoder.next_piece()?;
@@ -121,6 +120,17 @@ impl Gateway {
     fn grow(&self, permit: &mut Option<MemoryPermit>, bytes: usize) -> Result<(), ApiError> {
         if self.memory.grow(permit, bytes) { Ok(()) } else { Err(ApiError::overloaded()) }
     }
+}
+
+/// Returns the length that the header announces. `None` if it announces none.
+fn announced_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// Returns the length of a body that is not compressed, if the header announces it.
+pub(super) fn plain_length(headers: &HeaderMap) -> Option<usize> {
+    let length = announced_length(headers).filter(|_| !headers.contains_key(header::CONTENT_ENCODING))?;
+    usize::try_from(length).ok()
 }
 
 /// Decoder of a compressed body, with the permit for its own memory. `None` while that is small.

@@ -15,6 +15,7 @@ use super::billing::Billing;
 use super::compaction_seal::CompactionSecret;
 use super::cors::CorsPolicy;
 use super::drained::DrainedTargets;
+use super::join_hints::JoinHints;
 use crate::account::{Network, TrustedProxies};
 use crate::config::{CorsRule, Limits};
 use crate::kv::{OwnerStore, Store, TaskStore};
@@ -75,6 +76,7 @@ pub struct GatewayInner {
     pub(in crate::proxy) compaction_secret: CompactionSecret,
     pub(in crate::proxy) memory: BodyMemory,
     pub(in crate::proxy) offload: Offload,
+    pub(in crate::proxy) join_hints: JoinHints,
     /// Client for the gateway's own requests: jobs, tasks, health checks and remote media.
     pub(in crate::proxy) upstream_client: UpstreamClient,
     pub(in crate::proxy) sticky_table: StickyTable,
@@ -202,6 +204,7 @@ impl Gateway {
             request_limit: SummedLimit::new(parts.limits.requests),
             limits: parts.limits,
             offload: Offload::new(&parts.metrics),
+            join_hints: JoinHints::default(),
             metrics: parts.metrics,
             access_log: parts.access_log,
             live_requests: parts.live_requests,

@@ -120,9 +120,11 @@ impl Gateway {
         limit: usize,
     ) -> Result<(Bytes, Option<MemoryPermit>), ApiError> {
         let mut pieces: Vec<Bytes> = Vec::new();
-        let taking = |piece| {
+        let mut held = 0;
+        let taking = |piece: Bytes| {
+            held += piece.len();
             pieces.push(piece);
-            Ok(())
+            Ok(held)
         };
         let permit = self.read_pieces(client, ctx, limit, taking).await?;
         ctx.record.body_received_at = Some(Instant::now());
