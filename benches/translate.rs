@@ -218,6 +218,26 @@ fn event_streams(criterion: &mut Criterion) -> Vec<String> {
     lines
 }
 
+/// Measures the translation of a request between all pairs of formats, beside a copy of the body and a twin that parses
+/// it into a tree and serializes the tree. The baselines depend on the client's format only, but are measured beside
+/// each pair, so that both see the same machine. Returns the lines of the summary.
+fn bodies(criterion: &mut Criterion, kind: &str, make: impl Fn(Format) -> String) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut place = Vec::with_capacity(1 << 21);
+    for (provider, client) in translation::pairs() {
+        let body = JsonText::from(make(client));
+        let mut subject = Subject::new(criterion, format!("{client}-{provider} {kind}"), body.len(), 1);
+        subject.case("request", || translation::translate(client, provider, &body));
+        subject.case("copy", || copy(std::slice::from_ref(body.as_bytes()), &mut place));
+        subject.case("trees", || {
+            let value: Value = serde_json::from_str(&body).unwrap();
+            value.to_string()
+        });
+        lines.extend(subject.lines());
+    }
+    lines
+}
+
 fn main() {
     let mut criterion = criterion(100, 300);
     let mut summary = Vec::new();
@@ -243,19 +263,10 @@ fn main() {
     }
     let event_streams = event_streams(&mut criterion);
     for (kind, make) in [("turns", requests::conversation as fn(_) -> _), ("image", requests::image)] {
-        for (provider, client) in translation::pairs() {
-            let body = JsonText::from(make(client));
-            let bytes = body.as_bytes();
-            let mut subject =
-                Subject::new(&mut criterion, format!("{client}-{provider} {kind}"), body.len(), 1);
-            subject.case("request", || translation::translate(client, provider, &body));
-            subject.case("copy", || copy(std::slice::from_ref(bytes), &mut place));
-            subject.case("trees", || {
-                let value: Value = serde_json::from_str(&body).unwrap();
-                value.to_string()
-            });
-            summary.extend(subject.lines());
-        }
+        summary.extend(bodies(&mut criterion, kind, make));
+    }
+    for (kind, size) in requests::AGENT_SIZES {
+        summary.extend(bodies(&mut criterion, kind, |client| requests::agent(client, size)));
     }
     criterion.final_summary();
     print_summary(&summary);

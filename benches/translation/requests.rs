@@ -1,5 +1,7 @@
-//! Requests with the same content in all formats: a conversation with tools, and one with an image.
+//! Requests with the same content in all formats: a conversation with tools, that of a coding agent, and one with an
+//! image.
 
+use model_gateway::json::push_escaped;
 use model_gateway::wire::Format;
 
 const WORDS: &str = "Read what it must, \\\"as it is\\\", and say what stands in it.\\n";
@@ -8,6 +10,63 @@ const SCHEMA: &str = "{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"
     \"lines\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}},\"required\":[\"path\"]}";
 
 const TOOLS: [&str; 4] = ["read_file", "write_file", "search", "run"];
+
+/// Source code that the coding agent reads and changes. Escapes are a few to some dozen bytes apart, as in real code.
+const SOURCE: &str = r#"//! Sessions: who is signed in, and until when.
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Lifetime of a session that is not renewed. Größer als nötig — see the RFC.
+const LIFETIME: Duration = Duration::from_secs(3_600);
+
+#[derive(Debug, Default)]
+pub struct Sessions {
+    by_token: HashMap<String, Session>,
+}
+
+impl Sessions {
+    /// Returns the user of a token, or an error that names the reason ("expired", "unknown").
+    pub fn user(&self, token: &str, now: Instant) -> Result<&User, SessionError> {
+        let Some(session) = self.by_token.get(token) else {
+            return Err(SessionError::new("unknown", format!("no session "{token}"")));
+        };
+        if now.duration_since(session.began) > LIFETIME {
+            log::debug!("session of {} expired
+", session.user.name);
+            return Err(SessionError::new("expired", session.user.name.clone()));
+        }
+        Ok(&session.user)
+    }
+
+	pub fn insert(&mut self, token: String, user: User, began: Instant) -> Option<Session> {
+		self.by_token.insert(token, Session { user, began })
+	}
+}
+
+#[test]
+fn expired_session_is_refused() {
+    let mut sessions = Sessions::default();
+    let began = Instant::now();
+    sessions.insert("a1".to_owned(), User { name: "Zoë".into(), roles: vec!["admin"] }, began);
+    assert!(sessions.user("a1", began + LIFETIME).is_ok(), "it is as old as it may be");
+    let error = sessions.user("a1", began + LIFETIME + Duration::from_secs(1)).unwrap_err();
+    assert_eq!(error.to_string(), "expired: Zoë");
+    assert_eq!(sessions.user("b2", began).unwrap_err().reason(), "unknown");
+}
+"#;
+
+/// Sizes of the conversations of a coding agent, in bytes, with the name of each.
+pub(crate) const AGENT_SIZES: [(&str, usize); 3] =
+    [("agent-40k", 40_000), ("agent-100k", 100_000), ("agent-1m", 1_000_000)];
+
+/// Texts of a turn, escaped.
+struct Texts {
+    question: String,
+    /// Arguments of the tool call, a JSON object.
+    arguments: String,
+    result: String,
+    answer: String,
+}
 
 /// Returns a conversation of ten turns with tools: each has a question, a tool call, its result and an answer.
 pub(crate) fn conversation(format: Format) -> String {
@@ -18,9 +77,53 @@ pub(crate) fn conversation(format: Format) -> String {
 pub(crate) fn conversation_of(format: Format, count: usize) -> String {
     let mut turns = Vec::new();
     for n in 0..count {
-        turn(format, n, &mut turns);
+        let texts = Texts {
+            question: WORDS.repeat(3),
+            arguments: format!("{{\"path\":\"src/file_{n}.rs\",\"lines\":[{n},20]}}"),
+            result: WORDS.repeat(20),
+            answer: WORDS.repeat(5),
+        };
+        turn(format, n, &texts, &mut turns);
     }
     whole(format, &turns)
+}
+
+/// Returns the conversation of a coding agent, of about this many bytes: each turn of 6 kB has a question, a tool call
+/// with a change of source code, source code as its result, and an answer.
+pub(crate) fn agent(format: Format, bytes: usize) -> String {
+    let (mut turns, mut length) = (Vec::new(), 0);
+    for n in 0.. {
+        let (old, new) = (source(n * 5, 6), source(n * 5 + 2, 9));
+        let texts = Texts {
+            question: "Now the same for the next one, and leave the \\\"rest\\\" as it is.".to_owned(),
+            arguments: format!(
+                "{{\"path\":\"src/session/file_{n}.rs\",\"old_string\":\"{old}\",\"new_string\":\"{new}\",\"replace_all\":false}}"
+            ),
+            // Most tools are given little and return much.
+            result: source(n * 11, 60 + n % 7 * 15),
+            answer: WORDS.repeat(5),
+        };
+        let before = turns.len();
+        turn(format, n, &texts, &mut turns);
+        length += turns.iter().skip(before).map(String::len).sum::<usize>();
+        if length >= bytes {
+            break;
+        }
+    }
+    whole(format, &turns)
+}
+
+/// Returns this many lines of source code, escaped. Behind its last line follows the first.
+fn source(first: usize, lines: usize) -> String {
+    let skipped = first % SOURCE.lines().count();
+    let text: Vec<&str> = SOURCE.split_inclusive('\n').cycle().skip(skipped).take(lines).collect();
+    escaped(&text.concat())
+}
+
+fn escaped(plain: &str) -> String {
+    let mut out = Vec::new();
+    push_escaped(&mut out, plain);
+    String::from_utf8(out).unwrap_or_default()
 }
 
 /// Returns a request of 1 MB with a question about an image of 900 kB.
@@ -52,11 +155,10 @@ pub(crate) fn image(format: Format) -> String {
     whole(format, &[turn])
 }
 
-fn turn(format: Format, n: usize, turns: &mut Vec<String>) {
-    let (question, answer, result) = (WORDS.repeat(3), WORDS.repeat(5), WORDS.repeat(20));
+fn turn(format: Format, n: usize, texts: &Texts, turns: &mut Vec<String>) {
+    let Texts { question, arguments: object, result, answer } = texts;
     let name = TOOLS.get(n % TOOLS.len()).copied().unwrap_or_default();
-    let arguments = format!("{{\\\"path\\\":\\\"src/file_{n}.rs\\\",\\\"lines\\\":[{n},20]}}");
-    let object = arguments.replace('\\', "");
+    let arguments = escaped(object);
     match format {
         Format::Chat => turns.extend([
             format!("{{\"role\":\"user\",\"content\":\"{question}\"}}"),
