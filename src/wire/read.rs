@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind};
 
 /// Returns the error for a member with an invalid value.
 pub(in crate::wire) fn wrong(path: impl Display, must_be: &str) -> ApiError {
@@ -63,4 +63,47 @@ pub(in crate::wire) fn each<'a>(
         index += 1;
     }
     Ok(())
+}
+
+/// Calls `visit` for every member of the object at the cursor, except those that are null. `visit` must consume the
+/// value.
+pub(in crate::wire) fn object_in<'a>(
+    json: &mut Cursor<'a>,
+    path: impl Display,
+    mut visit: impl FnMut(&'a str, &mut Cursor<'a>) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    if json.kind().map_err(not_json)? != ValueKind::Object {
+        return Err(wrong(path, "an object"));
+    }
+    json.begin_object().map_err(not_json)?;
+    while let Some(key) = json.next_key().map_err(not_json)? {
+        match json.kind().map_err(not_json)? {
+            ValueKind::Null => json.skip().map_err(not_json)?,
+            _ => visit(key.escaped(), json)?,
+        }
+    }
+    Ok(())
+}
+
+/// Calls `visit` for every element of the array at the cursor. `visit` must consume the element.
+pub(in crate::wire) fn each_in<'a>(
+    json: &mut Cursor<'a>,
+    path: impl Display,
+    mut visit: impl FnMut(usize, &mut Cursor<'a>) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    if json.kind().map_err(not_json)? != ValueKind::Array {
+        return Err(wrong(path, "an array"));
+    }
+    json.begin_array().map_err(not_json)?;
+    let mut index = 0;
+    while json.next_element().map_err(not_json)? {
+        visit(index, json)?;
+        index += 1;
+    }
+    Ok(())
+}
+
+/// Reads any value.
+pub(in crate::wire) fn raw<'a>(json: &mut Cursor<'a>) -> Result<RawJson<'a>, ApiError> {
+    json.raw().map_err(not_json)
 }

@@ -5,31 +5,33 @@ use std::fmt::{self, Display, Formatter};
 
 use base64_simd::STANDARD;
 
-use super::read::{cache_point, each, object, text, union, wrong};
+use super::read::{
+    attempt, cache_point, each, each_in, not_json, object, object_in, raw, text, union, union_in, wrong,
+};
 use crate::canonical::content::TYPICAL_TURNS;
 use crate::canonical::request::Extra;
 use crate::canonical::seal::SignedCallId;
 use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
 use crate::error::ApiError;
-use crate::json::{JsonStr, RawJson};
+use crate::json::{Cursor, JsonStr, RawJson};
 use crate::wire::converse::media::MediaKind;
 
 /// Decodes `messages`.
 pub(super) fn turns<'a>(
-    value: RawJson<'a>,
+    json: &mut Cursor<'a>,
     turns: &mut Vec<Turn<'a>>,
     extra: &mut Vec<Extra<'a>>,
 ) -> Result<(), ApiError> {
     turns.reserve(TYPICAL_TURNS);
-    each("messages", value, |index, value| {
+    each_in(json, "messages", |index, json| {
         let (mut role, mut blocks) = (JsonStr::default(), None);
-        object(format_args!("messages[{index}]"), value, |key, value| {
+        object_in(json, format_args!("messages[{index}]"), |key, json| {
             match key {
-                "role" => role = text(format_args!("messages[{index}].role"), value)?,
+                "role" => role = text(format_args!("messages[{index}].role"), raw(json)?)?,
                 "content" => {
-                    blocks = Some(content(format_args!("messages[{index}].content"), value, extra)?);
+                    blocks = Some(content(format_args!("messages[{index}].content"), json, extra)?);
                 }
-                _ => {}
+                _ => drop(raw(json)?),
             }
             Ok(())
         })?;
@@ -65,82 +67,123 @@ impl Display for Place<'_> {
 /// Decodes a list of blocks: of a message, of the system prompt or of a tool result.
 pub(super) fn content<'a>(
     path: impl Display,
-    value: RawJson<'a>,
+    json: &mut Cursor<'a>,
     extra: &mut Vec<Extra<'a>>,
 ) -> Result<Vec<Block<'a>>, ApiError> {
     let mut blocks = Vec::new();
-    each(&path, value, |index, value| block(Place { list: &path, index }, value, extra, &mut blocks))?;
+    each_in(json, &path, |index, json| block(Place { list: &path, index }, json, extra, &mut blocks))?;
     Ok(blocks)
 }
 
+/// Decodes the block at the cursor. Conversations are long: each block is decoded in place, instead of being delimited
+/// first at each level of nesting.
 fn block<'a>(
     place: Place<'_>,
-    whole: RawJson<'a>,
+    json: &mut Cursor<'a>,
     extra: &mut Vec<Extra<'a>>,
     out: &mut Vec<Block<'a>>,
 ) -> Result<(), ApiError> {
-    let (kind, value) = union(place, whole)?;
+    json.kind().map_err(not_json)?;
+    let from = json.offset();
+    let before = out.len();
+    union_in(json, place, |kind, json| member(place, kind, json, extra, out))?;
+    close_opaque(out, before, json.since(from));
+    Ok(())
+}
+
+/// Sets the text of an opaque block, which is known at its end only. `before` is the number of blocks before it.
+fn close_opaque<'a>(blocks: &mut [Block<'a>], before: usize, text: RawJson<'a>) {
+    if let Some(Block::Opaque { raw, .. }) = blocks.get_mut(before) {
+        *raw = text;
+    }
+}
+
+/// Decodes the only member of a block. The text of an opaque block is left open.
+fn member<'a>(
+    place: Place<'_>,
+    kind: &'a str,
+    json: &mut Cursor<'a>,
+    extra: &mut Vec<Extra<'a>>,
+    out: &mut Vec<Block<'a>>,
+) -> Result<(), ApiError> {
     match kind {
-        "text" => out.push(Block::text(text(format_args!("{place}.text"), value)?)),
+        "text" => out.push(Block::text(text(format_args!("{place}.text"), raw(json)?)?)),
         "image" => {
-            let (source, _) = media(place, MediaKind::Image, value)?;
+            let (source, _) = media(place, MediaKind::Image, json, |_, _| {})?;
             out.push(Block::Image { source, detail: JsonStr::default(), cache: None, signature: None });
         }
         "audio" => {
-            let (source, _) = media(place, MediaKind::Audio, value)?;
+            let (source, _) = media(place, MediaKind::Audio, json, |_, _| {})?;
             out.push(Block::Audio { source });
         }
         "video" => {
-            let (source, _) = media(place, MediaKind::Video, value)?;
+            let (source, _) = media(place, MediaKind::Video, json, |_, _| {})?;
             out.push(Block::Video { source });
         }
-        "document" => document(place, value, extra, out)?,
-        "toolUse" => out.push(tool_use(place, whole, value)?),
-        "toolResult" => out.push(tool_result(place, whole, value, extra)?),
-        "reasoningContent" => out.push(reasoning(place, value)?),
+        "document" => document(place, json, extra, out)?,
+        "toolUse" => out.push(tool_use(place, json)?),
+        "toolResult" => out.push(tool_result(place, json, extra)?),
+        "reasoningContent" => out.push(reasoning(place, raw(json)?)?),
         "cachePoint" => {
-            let lifetime = cache_point(place, value)?;
+            let lifetime = cache_point(place, raw(json)?)?;
             mark_last(out, lifetime);
         }
         "guardContent" => {
+            let value = raw(json)?;
             record_extra(extra, "guardContent", value);
             guarded(place, value, extra, out)?;
         }
         "citationsContent" => {
+            let value = raw(json)?;
             record_extra(extra, "citations", value);
             cited(place, value, out)?;
         }
         "searchResult" => {
+            let value = raw(json)?;
             record_extra(extra, "search_result", value);
             search_result(place, value, extra, out)?;
         }
-        _ => out.push(Block::Opaque { name: JsonStr::from_escaped(kind), raw: whole }),
+        _ => {
+            json.skip().map_err(not_json)?;
+            out.push(opaque(kind));
+        }
     }
     Ok(())
+}
+
+/// Creates a block that only this format has, without its text.
+fn opaque(name: &str) -> Block<'_> {
+    Block::Opaque { name: JsonStr::from_escaped(name), raw: RawJson::NULL }
 }
 
 /// Source of a document that is a list of blocks.
 type Inside<'a> = Option<RawJson<'a>>;
 
-/// Decodes the source of media. The second value is the content of a document in blocks.
+/// Decodes media and their source. Calls `other` for all other members. The second value is the content of a document
+/// in blocks.
 fn media<'a>(
     place: Place<'_>,
     kind: MediaKind,
-    value: RawJson<'a>,
+    json: &mut Cursor<'a>,
+    mut other: impl FnMut(&str, RawJson<'a>),
 ) -> Result<(MediaSource<'a>, Inside<'a>), ApiError> {
     let path = |member: &str| format!("{place}.{}.{member}", kind.member());
+    let source_path = path("source");
     let (mut format, mut source) = (JsonStr::default(), None);
-    object(format_args!("{place}.{}", kind.member()), value, |key, value| {
+    object_in(json, format_args!("{place}.{}", kind.member()), |key, json| {
         match key {
-            "format" => format = text(path("format"), value)?,
-            "source" => source = Some(value),
-            _ => {}
+            "format" => format = text(path("format"), raw(json)?)?,
+            "source" => {
+                // A fault in a member that follows is reported before one in the source.
+                let found =
+                    attempt(json, |json| union_in(json, &*source_path, |name, json| Ok((name, raw(json)?))))?;
+                source = Some(found);
+            }
+            _ => other(key, raw(json)?),
         }
         Ok(())
     })?;
-    let source = source.ok_or_else(|| wrong(path("source"), "given"))?;
-    let source_path = path("source");
-    let (name, value) = union(&*source_path, source)?;
+    let (name, value) = source.ok_or_else(|| wrong(&*source_path, "given"))??;
     let mime = JsonStr::from_escaped(kind.media_type(format.escaped()));
     Ok(match name {
         "bytes" => {
@@ -165,24 +208,20 @@ fn media<'a>(
 
 fn document<'a>(
     place: Place<'_>,
-    value: RawJson<'a>,
+    json: &mut Cursor<'a>,
     extra: &mut Vec<Extra<'a>>,
     out: &mut Vec<Block<'a>>,
 ) -> Result<(), ApiError> {
     let (mut name, mut context) = (JsonStr::default(), JsonStr::default());
-    object(format_args!("{place}.document"), value, |key, value| {
-        match key {
-            "name" => name = value.as_str().unwrap_or_default(),
-            "context" => context = value.as_str().unwrap_or_default(),
-            "citations" if value.text().contains("true") => record_extra(extra, "citations", value),
-            _ => {}
-        }
-        Ok(())
+    let (source, inside) = media(place, MediaKind::Document, json, |key, value| match key {
+        "name" => name = value.as_str().unwrap_or_default(),
+        "context" => context = value.as_str().unwrap_or_default(),
+        "citations" if value.text().contains("true") => record_extra(extra, "citations", value),
+        _ => {}
     })?;
     if !context.is_empty() {
         out.push(Block::text(context));
     }
-    let (source, inside) = media(place, MediaKind::Document, value)?;
     let Some(inside) = inside else {
         out.push(Block::File { source, name, cache: None });
         return Ok(());
@@ -206,10 +245,11 @@ fn texts<'a>(path: impl Display, value: RawJson<'a>, out: &mut Vec<Block<'a>>) -
     })
 }
 
-fn tool_use<'a>(place: Place<'_>, whole: RawJson<'a>, value: RawJson<'a>) -> Result<Block<'a>, ApiError> {
+fn tool_use<'a>(place: Place<'_>, json: &mut Cursor<'a>) -> Result<Block<'a>, ApiError> {
     let (mut id, mut name, mut input) = (None, None, RawJson::from_text("{}"));
     let mut is_server = false;
-    object(format_args!("{place}.toolUse"), value, |key, value| {
+    object_in(json, format_args!("{place}.toolUse"), |key, json| {
+        let value = raw(json)?;
         match key {
             "toolUseId" => id = value.as_str(),
             "name" => name = value.as_str(),
@@ -220,7 +260,7 @@ fn tool_use<'a>(place: Place<'_>, whole: RawJson<'a>, value: RawJson<'a>) -> Res
         Ok(())
     })?;
     if is_server {
-        return Ok(Block::Opaque { name: JsonStr::from_escaped("toolUse"), raw: whole });
+        return Ok(opaque("toolUse"));
     }
     let given = |value: Option<JsonStr<'a>>, member: &str| {
         value.ok_or_else(|| wrong(format_args!("{place}.toolUse.{member}"), "a string"))
@@ -242,51 +282,76 @@ fn tool_use<'a>(place: Place<'_>, whole: RawJson<'a>, value: RawJson<'a>) -> Res
 
 fn tool_result<'a>(
     place: Place<'_>,
-    whole: RawJson<'a>,
-    value: RawJson<'a>,
+    json: &mut Cursor<'a>,
     extra: &mut Vec<Extra<'a>>,
 ) -> Result<Block<'a>, ApiError> {
     let (mut id, mut parts, mut error, mut is_server) = (None, None, false, false);
-    object(format_args!("{place}.toolResult"), value, |key, value| {
+    let extras = extra.len();
+    object_in(json, format_args!("{place}.toolResult"), |key, json| {
         match key {
-            "toolUseId" => id = value.as_str(),
-            "content" => parts = Some(value),
-            "status" => error = value.as_str().is_some_and(|status| status.is("error")),
-            "type" => is_server = true,
-            _ => {}
+            "toolUseId" => id = raw(json)?.as_str(),
+            "content" => {
+                // Of several contents the last one counts. A fault in it is one only if the result turns out to be of a
+                // tool of the client.
+                extra.truncate(extras);
+                parts = Some(attempt(json, |json| result_parts(place, json, extra))?);
+            }
+            "status" => error = raw(json)?.as_str().is_some_and(|status| status.is("error")),
+            "type" => {
+                is_server = true;
+                raw(json)?;
+            }
+            _ => drop(raw(json)?),
         }
         Ok(())
     })?;
     if is_server {
-        return Ok(Block::Opaque { name: JsonStr::from_escaped("toolResult"), raw: whole });
+        extra.truncate(extras);
+        return Ok(opaque("toolResult"));
     }
     let id = id.ok_or_else(|| wrong(format_args!("{place}.toolResult.toolUseId"), "a string"))?;
-    let (mut content, mut found) = (Vec::new(), None);
-    if let Some(parts) = parts {
-        let path = format!("{place}.toolResult.content");
-        each(&path, parts, |index, part| {
-            let (kind, value) = union(format_args!("{path}[{index}]"), part)?;
-            match kind {
-                // Every other format has one object for a result at most, before its other parts.
-                "json" if found.is_none() => found = Some(value),
-                "json" => record_extra(extra, "tool_result_content", value),
-                "toolUse" | "toolResult" => {
-                    return Err(wrong(format_args!("{path}[{index}]"), "a block without tools"));
-                }
-                _ => block(Place { list: &path, index }, part, extra, &mut content)?,
-            }
-            Ok(())
-        })?;
-    }
+    let (content, object) = parts.transpose()?.unwrap_or_default();
     Ok(Block::ToolResult {
         id: SignedCallId::read(id).id,
         name: JsonStr::default(),
         content,
-        object: found,
+        object,
         error,
         kind: ToolKind::Function,
         cache: None,
     })
+}
+
+/// Blocks of a tool result, and its object.
+type ResultParts<'a> = (Vec<Block<'a>>, Option<RawJson<'a>>);
+
+/// Decodes the content of a tool result.
+fn result_parts<'a>(
+    place: Place<'_>,
+    json: &mut Cursor<'a>,
+    extra: &mut Vec<Extra<'a>>,
+) -> Result<ResultParts<'a>, ApiError> {
+    let (mut content, mut found) = (Vec::new(), None);
+    let path = format_args!("{place}.toolResult.content");
+    each_in(json, path, |index, json| {
+        let part = Place { list: &path, index };
+        json.kind().map_err(not_json)?;
+        let from = json.offset();
+        let before = content.len();
+        union_in(json, part, |kind, json| {
+            match kind {
+                // Every other format has one object for a result at most, before its other parts.
+                "json" if found.is_none() => found = Some(raw(json)?),
+                "json" => record_extra(extra, "tool_result_content", raw(json)?),
+                "toolUse" | "toolResult" => return Err(wrong(part, "a block without tools")),
+                _ => member(part, kind, json, extra, &mut content)?,
+            }
+            Ok(())
+        })?;
+        close_opaque(&mut content, before, json.since(from));
+        Ok(())
+    })?;
+    Ok((content, found))
 }
 
 fn reasoning<'a>(place: Place<'_>, value: RawJson<'a>) -> Result<Block<'a>, ApiError> {
@@ -336,7 +401,7 @@ fn guarded<'a>(
             }
             Ok(())
         }),
-        "image" => block(place, value, extra, out),
+        "image" => block(place, &mut Cursor::new(value.text()), extra, out),
         _ => Err(wrong(format_args!("{place}.guardContent"), "a text or an image")),
     }
 }

@@ -2,11 +2,13 @@
 
 use super::blocks;
 use super::fields::ModelFields;
-use super::read::{cache_point, each, not_json, number, object, text, union, wrong};
+use super::read::{
+    cache_point, each, each_in, not_json, number, object, object_in, raw, text, union, union_in, wrong,
+};
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{CacheBreakpoint, OutputFormat, Request, Role, Tool, ToolChoice, ToolKind, Turn};
 use crate::error::ApiError;
-use crate::json::{Cursor, JsonStr, RawJson};
+use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 
 /// Name of the tool with which models of Amazon search the web.
 pub(super) const GROUNDING: &str = "nova_grounding";
@@ -20,9 +22,9 @@ pub fn decode(body: &str) -> Result<Request<'_>, ApiError> {
     let mut json = Cursor::new(body);
     json.begin_object().map_err(not_json)?;
     while let Some(key) = json.next_key().map_err(not_json)? {
-        let value = json.raw().map_err(not_json)?;
-        if !value.is_null() {
-            reader.member(key.escaped(), value)?;
+        match json.kind().map_err(not_json)? {
+            ValueKind::Null => json.skip().map_err(not_json)?,
+            _ => reader.member(key.escaped(), &mut json)?,
         }
     }
     json.end().map_err(not_json)?;
@@ -41,19 +43,28 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn member(&mut self, name: &'a str, value: RawJson<'a>) -> Result<(), ApiError> {
+    fn member(&mut self, name: &'a str, json: &mut Cursor<'a>) -> Result<(), ApiError> {
         let request = &mut self.request;
         match name {
+            // The bulk of a request is decoded in place, instead of being delimited first.
             "messages" => {
                 self.has_messages = true;
-                blocks::turns(value, &mut request.turns, &mut self.noted)?;
+                blocks::turns(json, &mut request.turns, &mut self.noted)?;
             }
             "system" => {
-                let blocks = blocks::content("system", value, &mut self.noted)?;
+                let blocks = blocks::content("system", json, &mut self.noted)?;
                 self.system.push(Turn::new(Role::System, blocks));
             }
+            "toolConfig" => self.tool_config(json)?,
+            _ => self.setting(name, raw(json)?)?,
+        }
+        Ok(())
+    }
+
+    fn setting(&mut self, name: &'a str, value: RawJson<'a>) -> Result<(), ApiError> {
+        let request = &mut self.request;
+        match name {
             "inferenceConfig" => self.inference_config(value)?,
-            "toolConfig" => self.tool_config(value)?,
             "additionalModelRequestFields" => self.fields.read(value)?,
             "outputConfig" => self.output_config(value)?,
             "requestMetadata" => {
@@ -154,27 +165,32 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn tool_config(&mut self, value: RawJson<'a>) -> Result<(), ApiError> {
-        object("toolConfig", value, |key, value| match key {
-            "tools" => each("toolConfig.tools", value, |index, value| self.tool(index, value)),
-            "toolChoice" => self.tool_choice(value),
-            _ => Ok(()),
+    fn tool_config(&mut self, json: &mut Cursor<'a>) -> Result<(), ApiError> {
+        object_in(json, "toolConfig", |key, json| match key {
+            "tools" => each_in(json, "toolConfig.tools", |index, json| self.tool(index, json)),
+            "toolChoice" => self.tool_choice(raw(json)?),
+            _ => raw(json).map(drop),
         })
     }
 
-    fn tool(&mut self, index: usize, value: RawJson<'a>) -> Result<(), ApiError> {
+    fn tool(&mut self, index: usize, json: &mut Cursor<'a>) -> Result<(), ApiError> {
         let path = format_args!("toolConfig.tools[{index}]");
-        let (kind, value) = union(path, value)?;
+        union_in(json, path, |kind, json| self.tool_member(index, kind, json))
+    }
+
+    fn tool_member(&mut self, index: usize, kind: &str, json: &mut Cursor<'a>) -> Result<(), ApiError> {
+        let path = format_args!("toolConfig.tools[{index}]");
         match kind {
             "toolSpec" => {
-                let tool = tool_spec(index, value)?;
+                let tool = tool_spec(index, json)?;
                 self.request.tools.push(tool);
             }
             "cachePoint" => {
-                let lifetime = cache_point(path, value)?;
+                let lifetime = cache_point(path, raw(json)?)?;
                 self.mark_last_tool(lifetime);
             }
             "systemTool" => {
+                let value = raw(json)?;
                 let mut name = JsonStr::default();
                 object(path, value, |key, value| {
                     if key == "name" {
@@ -188,7 +204,7 @@ impl<'a> Reader<'a> {
                     self.request.extra.push(Extra { name: "server_tool", value });
                 }
             }
-            _ => self.request.extra.push(Extra { name: "server_tool", value }),
+            _ => self.request.extra.push(Extra { name: "server_tool", value: raw(json)? }),
         }
         Ok(())
     }
@@ -224,15 +240,16 @@ impl<'a> Reader<'a> {
 }
 
 /// Decodes the definition of a tool.
-fn tool_spec(index: usize, value: RawJson<'_>) -> Result<Tool<'_>, ApiError> {
+fn tool_spec<'a>(index: usize, json: &mut Cursor<'a>) -> Result<Tool<'a>, ApiError> {
     let path = format_args!("toolConfig.tools[{index}].toolSpec");
     let mut tool = Tool::new(JsonStr::default(), ToolKind::Function);
-    object(path, value, |key, value| {
+    object_in(json, path, |key, json| {
         match key {
-            "name" => tool.name = value.as_str().unwrap_or_default(),
-            "description" => tool.description = value.as_str().unwrap_or_default(),
-            "strict" => tool.strict = value.as_bool(),
-            "inputSchema" => object(format_args!("{path}.inputSchema"), value, |key, value| {
+            "name" => tool.name = raw(json)?.as_str().unwrap_or_default(),
+            "description" => tool.description = raw(json)?.as_str().unwrap_or_default(),
+            "strict" => tool.strict = raw(json)?.as_bool(),
+            "inputSchema" => object_in(json, format_args!("{path}.inputSchema"), |key, json| {
+                let value = raw(json)?;
                 if key == "json" {
                     if !value.text().starts_with('{') {
                         return Err(wrong(format_args!("{path}.inputSchema.json"), "an object"));
@@ -241,7 +258,7 @@ fn tool_spec(index: usize, value: RawJson<'_>) -> Result<Tool<'_>, ApiError> {
                 }
                 Ok(())
             })?,
-            _ => {}
+            _ => drop(raw(json)?),
         }
         Ok(())
     })?;

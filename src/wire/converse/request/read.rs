@@ -4,11 +4,54 @@ use std::fmt::Display;
 
 use crate::canonical::CacheBreakpoint;
 use crate::error::ApiError;
-use crate::json::RawJson;
-pub(super) use crate::wire::read::{each, not_json, number, object, text, wrong};
+use crate::json::{Cursor, RawJson};
+pub(super) use crate::wire::read::{each, each_in, not_json, number, object, object_in, raw, text, wrong};
 
-/// Reads the only member of a union, such as `{"text":"..."}`. Unions of the service have exactly one member that is
-/// not null.
+/// What a union must be.
+const ONE_MEMBER: &str = "an object with one member";
+
+/// Calls `read` with the only member of the union at the cursor, such as `{"text":"..."}`, and returns its result. `read`
+/// must consume the value. Unions of the service have exactly one member that is not null.
+pub(super) fn union_in<'a, T>(
+    json: &mut Cursor<'a>,
+    path: impl Display + Copy,
+    read: impl FnOnce(&'a str, &mut Cursor<'a>) -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    let mut whole = json.clone();
+    let (mut read, mut found) = (Some(read), None);
+    let result = object_in(json, path, |key, json| match read.take() {
+        Some(read) => {
+            found = Some(read(key, json)?);
+            Ok(())
+        }
+        None => Err(wrong(path, ONE_MEMBER)),
+    });
+    if result.is_err() {
+        // A union with two members is reported before a fault in the first of them.
+        union(path, raw(&mut whole)?)?;
+    }
+    result?;
+    found.ok_or_else(|| wrong(path, ONE_MEMBER))
+}
+
+/// Reads a value whose faults are reported later, or not at all. It is consumed in any case.
+///
+/// # Errors
+/// Returns [`ApiError`] if the value is not JSON.
+pub(super) fn attempt<'a, T>(
+    json: &mut Cursor<'a>,
+    read: impl FnOnce(&mut Cursor<'a>) -> Result<T, ApiError>,
+) -> Result<Result<T, ApiError>, ApiError> {
+    let before = json.clone();
+    let result = read(json);
+    if result.is_err() {
+        *json = before;
+        json.skip().map_err(not_json)?;
+    }
+    Ok(result)
+}
+
+/// Reads the only member of a union, whose value is already delimited.
 pub(super) fn union<'a>(
     path: impl Display + Copy,
     value: RawJson<'a>,
@@ -16,9 +59,9 @@ pub(super) fn union<'a>(
     let mut found = None;
     object(path, value, |key, value| match found.replace((key, value)) {
         None => Ok(()),
-        Some(_) => Err(wrong(path, "an object with one member")),
+        Some(_) => Err(wrong(path, ONE_MEMBER)),
     })?;
-    found.ok_or_else(|| wrong(path, "an object with one member"))
+    found.ok_or_else(|| wrong(path, ONE_MEMBER))
 }
 
 /// Reads the lifetime of a cache point.

@@ -1,7 +1,5 @@
 //! Decoder of a messages request: its parameters and tools.
 
-use std::fmt::Display;
-
 use super::blocks;
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Effort, OutputFormat, Request, Role, Thinking, Tool, ToolChoice, ToolKind, Turn};
@@ -9,7 +7,7 @@ use crate::error::ApiError;
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 use crate::wire::ranges::is_unset;
 use crate::wire::read::{each, not_json, number};
-pub(super) use crate::wire::read::{object, text, wrong};
+pub(super) use crate::wire::read::{each_in, object, object_in, raw, text, wrong};
 
 /// Beginning of the types of the provider's tools that search the list of tools. Other formats need none: they offer
 /// the whole list.
@@ -319,47 +317,4 @@ impl<'a> Reader<'a> {
         });
         Ok(())
     }
-}
-
-/// Calls `visit` for every member of the object at the cursor, except those that are null. `visit` must consume the
-/// value.
-pub(super) fn object_in<'a>(
-    json: &mut Cursor<'a>,
-    path: impl Display,
-    mut visit: impl FnMut(&'a str, &mut Cursor<'a>) -> Result<(), ApiError>,
-) -> Result<(), ApiError> {
-    if json.kind().map_err(not_json)? != ValueKind::Object {
-        return Err(wrong(path, "an object"));
-    }
-    json.begin_object().map_err(not_json)?;
-    while let Some(key) = json.next_key().map_err(not_json)? {
-        match json.kind().map_err(not_json)? {
-            ValueKind::Null => json.skip().map_err(not_json)?,
-            _ => visit(key.escaped(), json)?,
-        }
-    }
-    Ok(())
-}
-
-/// Calls `visit` for every element of the array at the cursor. `visit` must consume the element.
-pub(super) fn each_in<'a>(
-    json: &mut Cursor<'a>,
-    path: &str,
-    mut visit: impl FnMut(usize, &mut Cursor<'a>) -> Result<(), ApiError>,
-) -> Result<(), ApiError> {
-    if json.kind().map_err(not_json)? != ValueKind::Array {
-        return Err(wrong(path, "an array"));
-    }
-    json.begin_array().map_err(not_json)?;
-    let mut index = 0;
-    while json.next_element().map_err(not_json)? {
-        visit(index, json)?;
-        index += 1;
-    }
-    Ok(())
-}
-
-/// Reads any value.
-pub(super) fn raw<'a>(json: &mut Cursor<'a>) -> Result<RawJson<'a>, ApiError> {
-    json.raw().map_err(not_json)
 }
