@@ -48,7 +48,8 @@ struct Reader {
 #[derive(Default)]
 struct Message<'a> {
     role: JsonStr<'a>,
-    content: Option<RawJson<'a>>,
+    /// Blocks of the content, or the fault in it.
+    content: Option<Result<Vec<Block<'a>>>>,
     name: JsonStr<'a>,
     refusal: JsonStr<'a>,
     calls: Option<RawJson<'a>>,
@@ -67,11 +68,14 @@ impl<'a> Message<'a> {
         let mut message = Message::default();
         object(json, path, |key, json| {
             let name = key.escaped();
+            if name == "content" {
+                message.content = Some(content(json, format_args!("{path}.content"))?);
+                return Ok(());
+            }
             let value = raw(json)?;
             let said = || value.as_str().unwrap_or_default();
             match name {
                 "role" => message.role = said(),
-                "content" => message.content = Some(value),
                 "name" => message.name = said(),
                 "refusal" => message.refusal = said(),
                 "tool_calls" => message.calls = Some(value),
@@ -92,12 +96,17 @@ impl<'a> Message<'a> {
         })?;
         Ok(message)
     }
+
+    /// Returns the blocks of the content, once.
+    fn blocks(&mut self) -> Result<Vec<Block<'a>>> {
+        Ok(self.content.take().transpose()?.unwrap_or_default())
+    }
 }
 
 impl Reader {
     fn message<'a>(&mut self, json: &mut Cursor<'a>, number: usize) -> Result<Turn<'a>> {
         let path = format_args!("messages[{number}]");
-        let message = Message::read(json, path)?;
+        let mut message = Message::read(json, path)?;
         // The canonical form has no tool role: results are blocks of a user turn.
         let role = match message.role.escaped() {
             "system" => Role::System,
@@ -111,13 +120,10 @@ impl Reader {
             }
         };
         let mut blocks = match message.role.escaped() {
-            "assistant" => self.assistant(&message, path)?,
-            "tool" | "function" => vec![self.result(&message, path)?],
+            "assistant" => self.assistant(&mut message, path)?,
+            "tool" | "function" => vec![self.result(&mut message, path)?],
             _ => {
-                let mut blocks = match message.content {
-                    Some(value) => content(value, format_args!("{path}.content"))?,
-                    None => Vec::new(),
-                };
+                let mut blocks = message.blocks()?;
                 images(&message, path, &mut blocks)?;
                 blocks
             }
@@ -132,11 +138,14 @@ impl Reader {
 
     /// Decodes an assistant message: reasoning, text, refusal, calls, media. This format does not preserve their
     /// original order.
-    fn assistant<'a>(&mut self, message: &Message<'a>, path: Arguments<'_>) -> Result<Vec<Block<'a>>> {
+    fn assistant<'a>(&mut self, message: &mut Message<'a>, path: Arguments<'_>) -> Result<Vec<Block<'a>>> {
         let (mut blocks, mut elsewhere) = message.thoughts.read()?;
         let first_part = blocks.len();
-        if let Some(value) = message.content {
-            blocks.append(&mut content(value, format_args!("{path}.content"))?);
+        let mut parts = message.blocks()?;
+        if blocks.is_empty() {
+            blocks = parts;
+        } else {
+            blocks.append(&mut parts);
         }
         if !message.refusal.is_empty() {
             blocks.push(Block::Refusal { text: message.refusal });
@@ -211,7 +220,7 @@ impl Reader {
         Ok(Some(function.block(carried.id, kind, seal, cache)))
     }
 
-    fn result<'a>(&mut self, message: &Message<'a>, path: Arguments<'_>) -> Result<Block<'a>> {
+    fn result<'a>(&mut self, message: &mut Message<'a>, path: Arguments<'_>) -> Result<Block<'a>> {
         let legacy = message.role.is("function");
         let id = if legacy {
             // A `function` message has no call id; it answers the last call.
@@ -222,10 +231,7 @@ impl Reader {
         if id.is_empty() {
             return Err(missing(format_args!("{path}.tool_call_id")));
         }
-        let mut content = match message.content {
-            Some(value) => content(value, format_args!("{path}.content"))?,
-            None => Vec::new(),
-        };
+        let mut content = message.blocks()?;
         // A cache mark on a part of a tool result applies to the whole result.
         let mut cache = None;
         for block in &mut content {

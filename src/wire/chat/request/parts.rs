@@ -3,27 +3,31 @@
 use std::fmt::Arguments;
 
 use super::media::{BREAKPOINT, CACHE_CONTROL, cache_mark};
-use super::read::{Result, array, broken, invalid, object, raw, raw_object, text};
+use super::read::{Result, array, attempt, broken, invalid, object, raw, raw_object, text};
 use crate::canonical::{Block, CacheBreakpoint, MediaSource};
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 use crate::wire::chat::enums::{sound_type, url_of};
+use crate::wire::watch::members;
 
-/// Decodes `content`: a string or a list of parts. An empty string gives no block.
-pub(super) fn content<'a>(value: RawJson<'a>, path: Arguments<'_>) -> Result<Vec<Block<'a>>> {
-    // The end of the string has been found before: it is not searched for again.
-    if let Some(said) = value.as_str() {
-        return Ok(if said.is_empty() { Vec::new() } else { vec![Block::text(said)] });
-    }
-    let mut json = Cursor::new(value.text());
-    match json.kind().map_err(broken)? {
-        ValueKind::Null => Ok(Vec::new()),
-        ValueKind::Array => {
+/// Decodes `content`: a string or a list of parts. An empty string gives no block. Faults in it are returned inside,
+/// because those in other members of the message are reported before them.
+///
+/// # Errors
+/// Returns [`ApiError`](crate::error::ApiError) if the text is not JSON.
+pub(super) fn content<'a>(json: &mut Cursor<'a>, path: Arguments<'_>) -> Result<Result<Vec<Block<'a>>>> {
+    // Lists have media of megabytes: they are decoded in place, instead of being delimited first.
+    if json.kind().map_err(broken)? == ValueKind::Array {
+        return attempt(json, |json| {
             let mut blocks = Vec::new();
-            array(&mut json, path, |number, json| part(json, path, number, &mut blocks))?;
+            array(json, path, |number, json| part(json, path, number, &mut blocks))?;
             Ok(blocks)
-        }
-        _ => Err(invalid(path, "a string or an array of parts")),
+        });
     }
+    Ok(match raw(json)?.as_str() {
+        Some(said) if said.is_empty() => Ok(Vec::new()),
+        Some(said) => Ok(vec![Block::text(said)]),
+        None => Err(invalid(path, "a string or an array of parts")),
+    })
 }
 
 /// Members of a part. They may come in any order, so all are collected before any is interpreted.
@@ -33,6 +37,8 @@ struct Part<'a> {
     text: Option<JsonStr<'a>>,
     /// Value of the member that is named like the part's type.
     body: Option<RawJson<'a>>,
+    /// URL and detail, if that member is `image_url`.
+    image: Option<(JsonStr<'a>, JsonStr<'a>)>,
     detail: JsonStr<'a>,
     file: File<'a>,
     cache: Option<CacheBreakpoint>,
@@ -64,8 +70,8 @@ fn part<'a>(
     number: usize,
     blocks: &mut Vec<Block<'a>>,
 ) -> Result<()> {
-    let whole = raw(json)?;
-    if let Some(said) = whole.as_str() {
+    if json.kind().map_err(broken)? == ValueKind::String {
+        let said = raw(json)?.as_str().unwrap_or_default();
         if !said.is_empty() {
             blocks.push(Block::text(said));
         }
@@ -73,17 +79,22 @@ fn part<'a>(
     }
     let mut part = Part::default();
     let at = format_args!("{path}[{number}]");
-    if !whole.text().starts_with('{') {
-        return Err(invalid(at, "an object"));
-    }
-    object(&mut Cursor::new(whole.text()), path, |key, json| {
+    let from = json.offset();
+    object(json, at, |key, json| {
         match key.escaped() {
             "type" => part.kind = text(json, format_args!("{path}[{number}].type"))?,
             "text" | "refusal" => {
                 part.text = Some(text(json, format_args!("{path}[{number}].{}", key.escaped()))?);
             }
-            "image_url" | "video_url" | "audio_url" | "file_url" | "document_url" | "input_audio"
-            | "thinking" | "file" => part.body = Some(raw(json)?),
+            "image_url" => {
+                json.kind().map_err(broken)?;
+                let from = json.offset();
+                part.image = Some(image(json)?);
+                part.body = Some(json.since(from));
+            }
+            "video_url" | "audio_url" | "file_url" | "document_url" | "input_audio" | "thinking" | "file" => {
+                (part.body, part.image) = (Some(raw(json)?), None);
+            }
             "detail" => part.detail = raw(json)?.as_str().unwrap_or_default(),
             CACHE_CONTROL => part.cache = cache_mark(raw(json)?),
             BREAKPOINT => {
@@ -98,6 +109,7 @@ fn part<'a>(
         }
         Ok(())
     })?;
+    let whole = json.since(from);
     let before = blocks.len();
     part.read(whole, at, blocks)?;
     // A cache mark on an empty part applies to the previous block.
@@ -124,7 +136,10 @@ impl<'a> Part<'a> {
             "text" => return Err(super::read::missing(format_args!("{path}.text"))),
             "refusal" => Block::Refusal { text: self.text.unwrap_or_default() },
             "image_url" => {
-                let (url, detail) = image(body("image_url")?);
+                let (url, detail) = match self.image {
+                    Some(image) => image,
+                    None => image(&mut Cursor::new(body("image_url")?.text()))?,
+                };
                 if url.is_empty() {
                     return Err(super::read::missing(format_args!("{path}.image_url.url")));
                 }
@@ -177,18 +192,23 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Reads an image: `{"url","detail"}`, or a plain URL. Returns the URL and the detail.
-fn image(value: RawJson<'_>) -> (JsonStr<'_>, JsonStr<'_>) {
-    let mut detail = JsonStr::default();
-    // A plain URL is not an object and has no detail; the error can be ignored.
-    let _ = object(&mut Cursor::new(value.text()), "", |key, json| {
-        let value = raw(json)?;
-        if key.is("detail") {
+/// Reads an image: `{"url","detail"}`, or a plain URL. Returns the URL and the detail; both are empty for any other value.
+fn image<'a>(json: &mut Cursor<'a>) -> Result<(JsonStr<'a>, JsonStr<'a>)> {
+    let (mut url, mut detail) = (JsonStr::default(), JsonStr::default());
+    if json.kind().map_err(broken)? != ValueKind::Object {
+        return Ok((raw(json)?.as_str().unwrap_or_default(), detail));
+    }
+    let read = members(json, |key, json| {
+        let value = json.raw()?;
+        if key.is("url") {
+            url = value.as_str().unwrap_or_default();
+        } else if key.is("detail") && !value.is_null() {
             detail = value.as_str().unwrap_or_default();
         }
         Ok(())
     });
-    (url_of(value), detail)
+    read.map_err(broken)?;
+    Ok((url, detail))
 }
 
 /// Reads audio: `{"data","format"}`, a URL, or plain base64.
