@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::push_escaped;
-use super::run::{characters, escaped_bytes, plain_run, single_run};
+use super::run::{characters, escaped_bytes, single_run};
 
 /// Inside of a JSON string, still escaped and without its quotes. It is copied from frame to frame without decoding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -180,35 +180,34 @@ impl fmt::Debug for RawJson<'_> {
 /// Decodes escaped text and appends it to `out`. Unknown escapes are taken literally and lone surrogates become U+FFFD:
 /// a reader has validated the text before.
 fn decode_into(escaped: &str, out: &mut String) {
-    let mut rest = escaped;
-    loop {
-        // Escapes of source code are a few bytes apart, so the distance to the next one is found without a call.
-        let (plain, tail) = rest.split_at_checked(plain_run(rest.as_bytes())).unwrap_or((rest, ""));
-        out.push_str(plain);
-        let mut chars = tail.chars();
-        let Some(first) = chars.next() else { return };
-        if first != '\\' {
-            // Not in a JSON string; such a text is decoded to itself.
-            out.push(first);
-            rest = chars.as_str();
-            continue;
+    // Escapes of source code are a few bytes apart: they are found in blocks, without a search from each to the next.
+    let mut from = 0;
+    escaped_bytes(escaped.as_bytes(), |at| {
+        // The second half of a surrogate pair was decoded with the first.
+        if at < from {
+            return;
         }
-        let Some(escape) = chars.next() else { return };
-        rest = chars.as_str();
-        match escape {
-            'n' => out.push('\n'),
-            't' => out.push('\t'),
-            'r' => out.push('\r'),
-            'b' => out.push('\u{8}'),
-            'f' => out.push('\u{c}'),
-            'u' => {
-                let (decoded, after) = decode_unicode(rest);
+        out.push_str(escaped.get(from..at - 1).unwrap_or_default());
+        from = at + 1;
+        match escaped.as_bytes().get(at) {
+            Some(b'n') => out.push('\n'),
+            Some(b't') => out.push('\t'),
+            Some(b'r') => out.push('\r'),
+            Some(b'b') => out.push('\u{8}'),
+            Some(b'f') => out.push('\u{c}'),
+            Some(b'u') => {
+                let (decoded, after) = decode_unicode(escaped.get(from..).unwrap_or_default());
                 out.push(decoded);
-                rest = after;
+                from = escaped.len() - after.len();
             }
-            other => out.push(other),
+            Some(other) if other.is_ascii() => out.push(char::from(*other)),
+            // A character beyond ASCII stands for itself, and is copied with the text behind it.
+            _ => from = at,
         }
-    }
+    });
+    let rest = escaped.get(from..).unwrap_or_default();
+    // A backslash that escapes nothing is dropped.
+    out.push_str(rest.strip_suffix('\\').unwrap_or(rest));
 }
 
 /// Decodes the digits after `\u`, and the second half of a surrogate pair if it follows.
@@ -260,5 +259,74 @@ impl EscapedString {
 impl fmt::Debug for EscapedString {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_json_str().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Decodes character by character.
+    fn decoded_stepwise(escaped: &str) -> String {
+        let (mut out, mut rest) = (String::new(), escaped);
+        while let Some(first) = rest.chars().next() {
+            rest = &rest[first.len_utf8()..];
+            if first != '\\' {
+                out.push(first);
+                continue;
+            }
+            let Some(escape) = rest.chars().next() else { break };
+            rest = &rest[escape.len_utf8()..];
+            match escape {
+                'n' => out.push('\n'),
+                't' => out.push('\t'),
+                'r' => out.push('\r'),
+                'b' => out.push('\u{8}'),
+                'f' => out.push('\u{c}'),
+                'u' => {
+                    let (decoded, after) = decode_unicode(rest);
+                    out.push(decoded);
+                    rest = after;
+                }
+                other => out.push(other),
+            }
+        }
+        out
+    }
+
+    fn check(escaped: &str) {
+        assert_eq!(JsonStr::from_escaped(escaped).decode(), decoded_stepwise(escaped), "{escaped:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn string_is_decoded_in_blocks_as_stepwise(
+            text in "([a-zé😀]{0,40}|[a-z]{60,140}|\\\\[\"\\\\/nrtbfxé]|\\\\{1,5}|\\\\u[0-9a-f]{0,4}|\\\\ud83d\\\\ude00|[\"\n]){0,9}",
+        ) {
+            check(&text);
+        }
+    }
+
+    #[test]
+    fn string_is_decoded_at_every_place_of_a_block() {
+        for at in (0..140).filter(|at| !cfg!(miri) || at % 31 < 2) {
+            for escape in [
+                "\\n",
+                "\\\\",
+                "\\\\\\\"",
+                "\\u00e9",
+                "\\ud83d\\ude00",
+                "\\ud83dx",
+                "\\é",
+                "\\u12",
+                "\\",
+                "\\\\\\",
+            ] {
+                for behind in [0, 1, 60, 70] {
+                    check(&format!("{}{escape}{}", "x".repeat(at), "y".repeat(behind)));
+                }
+            }
+        }
     }
 }
