@@ -40,6 +40,33 @@ pub(super) use words::Words;
 /// Block size, in bytes.
 pub(super) const BLOCK: usize = 64;
 
+/// Size in bytes of the blocks in which a near end is searched.
+pub(super) const NEAR_BLOCK: usize = 16;
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// Returns the high bit of each byte of `word` that is `"`, `\` or below 0x20. Bytes above the lowest such byte may be
+/// marked wrongly, because a borrow propagates upwards; the lowest mark is always right.
+#[inline]
+pub(super) const fn specials(word: u64) -> u64 {
+    let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+    control | equal(word, b'"') | equal(word, b'\\')
+}
+
+/// Returns the high bit of each byte of `word` that equals `byte`; again only the lowest mark is reliable.
+#[inline]
+pub(super) const fn equal(word: u64, byte: u8) -> u64 {
+    let zero_where_equal = word ^ (ONES * byte as u64);
+    zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & HIGHS
+}
+
+/// Returns the high bit of each byte of `word` beyond ASCII.
+#[inline]
+pub(super) const fn beyond_ascii(word: u64) -> u64 {
+    word & HIGHS
+}
+
 /// Classification of a block with the vectors of one instruction set. A value is the proof that the processor has it.
 pub(super) trait Vectors: Copy {
     /// Returns the special bytes of a block, by kind.
@@ -50,6 +77,15 @@ pub(super) trait Vectors: Copy {
 
     /// Returns the brackets of a block.
     fn brackets(self, block: &[u8; BLOCK]) -> Brackets;
+
+    /// Returns the offset of the first special byte; [`NEAR_BLOCK`] if there is none.
+    #[inline(always)]
+    fn first_special(self, bytes: &[u8; NEAR_BLOCK]) -> usize {
+        let both = u128::from_le_bytes(*bytes);
+        let (low, high) = (specials(both as u64), specials((both >> 64) as u64));
+        let bits = if low == 0 { 64 + high.trailing_zeros() } else { low.trailing_zeros() };
+        (bits / 8) as usize
+    }
 }
 
 /// Bit masks of the special bytes of a block. The lowest bit is the first byte.
@@ -164,6 +200,11 @@ mod tests {
             closing: bits(block, |byte| matches!(byte, b'}' | b']')),
         };
         assert_eq!(vectors.brackets(block), expected);
+        for near in block.windows(NEAR_BLOCK).filter_map(|near| near.first_chunk()) {
+            let is_special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
+            let expected = near.iter().position(is_special).unwrap_or(NEAR_BLOCK);
+            assert_eq!(vectors.first_special(near), expected, "{near:?}");
+        }
     }
 
     /// Compares all implementations that this processor has.

@@ -1,48 +1,30 @@
 //! Search for the end of plain text in a JSON string: the inner loop of every reader in this module.
 //!
-//! Most strings end within a few bytes, and a few are megabytes of base64. There are three stages: SWAR (8 bytes in a
-//! register) for a near end, blocks of 64 bytes with the vectors that every processor has, and for long runs the widest
-//! vectors of the processor ([`long_run`]).
+//! Most strings end within a few bytes, and a few are megabytes of base64. There are three stages: 16 bytes at a time for
+//! a near end (8 bytes in a register, SWAR, at the end of the text), blocks of 64 bytes with the vectors that every
+//! processor has, and for long runs the widest vectors of the processor ([`long_run`]).
 
-use super::block::{BLOCK, Baseline, Vectors};
+use super::block::{BLOCK, Baseline, NEAR_BLOCK, Vectors, beyond_ascii, equal, specials};
 use super::long_run;
 
-/// Number of bytes that are searched with SWAR before the block search starts.
-const NEAR: usize = 24;
+/// Number of bytes that are searched for a near end before the block search starts.
+const NEAR: usize = 2 * NEAR_BLOCK;
 
 /// Number of blocks that are searched before the processor's widest vectors are used, so that shorter runs do not pay
 /// for the choice of them.
 const FEW_BLOCKS: usize = 4;
-
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGHS: u64 = 0x8080_8080_8080_8080;
-
-/// Returns the high bit of each byte of `word` that is `"`, `\` or below 0x20. Bytes above the lowest such byte may be
-/// marked wrongly, because a borrow propagates upwards; the lowest mark is always right.
-#[inline]
-const fn specials(word: u64) -> u64 {
-    let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
-    control | equal(word, b'"') | equal(word, b'\\')
-}
-
-/// Returns the high bit of each byte of `word` that equals `byte`; again only the lowest mark is reliable.
-#[inline]
-const fn equal(word: u64, byte: u8) -> u64 {
-    let zero_where_equal = word ^ (ONES * byte as u64);
-    zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & HIGHS
-}
 
 /// Returns the number of leading bytes that are plain text: not `"`, not `\`, and not below 0x20.
 #[inline(always)]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
     let mut done = 0;
     while done < NEAR {
-        match word_at(bytes, done) {
-            Some(word) => match specials(word) {
-                0 => done += 8,
-                marks => return done + (marks.trailing_zeros() / 8) as usize,
-            },
-            None => return done + tail(bytes.get(done..).unwrap_or_default()),
+        let Some(near) = bytes.get(done..).and_then(|rest| rest.first_chunk()) else {
+            return plain_words(bytes, done);
+        };
+        match Baseline.first_special(near) {
+            NEAR_BLOCK => done += NEAR_BLOCK,
+            first => return done + first,
         }
     }
     far(bytes, done)
@@ -54,21 +36,33 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
 pub(super) fn string_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
     let mut at = from;
     while at < from + NEAR {
-        let Some(word) = word_at(bytes, at) else { return tail_end(bytes, at) };
-        let marks = specials(word);
-        if marks == 0 {
-            at += 8;
+        let Some(near) = bytes.get(at..).and_then(|rest| rest.first_chunk()) else {
+            return last_end(bytes, at);
+        };
+        let first = Baseline.first_special(near);
+        at += first;
+        if first == NEAR_BLOCK {
             continue;
         }
-        let bits = marks.trailing_zeros() & !7;
-        at += (bits / 8) as usize;
-        match (word >> bits) as u8 {
-            b'"' => return Ok(at),
-            b'\\' => break,
+        match bytes.get(at) {
+            Some(b'"') => return Ok(at),
+            Some(b'\\') => break,
             _ => return Err(at),
         }
     }
     far_end(bytes, at)
+}
+
+/// Same as [`string_end`], for the last bytes of a text, which are fewer than [`NEAR_BLOCK`].
+#[inline]
+fn last_end(bytes: &[u8], from: usize) -> Result<usize, usize> {
+    let at = match word_at(bytes, from).map(specials) {
+        Some(0) => from + 8,
+        Some(marks) => from + (marks.trailing_zeros() / 8) as usize,
+        None => from,
+    };
+    // Frames of streams end a few bytes behind their last string.
+    if bytes.get(at) == Some(&b'"') { Ok(at) } else { tail_end(bytes, at) }
 }
 
 /// Same as [`string_end`], for long strings and strings with escapes.
@@ -109,27 +103,39 @@ pub(super) fn end_in_blocks(
     blocks: &[[u8; BLOCK]],
     carry: &mut bool,
 ) -> Option<usize> {
+    let mut has_escapes = false;
     for (n, block) in blocks.iter().enumerate() {
-        if let Some(end) = end_in(vectors, block, carry) {
+        if let Some(end) = end_in(vectors, block, carry, &mut has_escapes) {
             return Some(n * BLOCK + end);
         }
     }
     None
 }
 
-/// Returns the offset in a block of the byte that ends or breaks the string; `None` if there is none.
+/// Returns the offset in a block of the byte that ends or breaks the string; `None` if there is none. `has_escapes` is
+/// whether the block before had backslashes, and is set to whether this one has.
 #[inline(always)]
-fn end_in(vectors: impl Vectors, block: &[u8; BLOCK], carry: &mut bool) -> Option<usize> {
-    let first = vectors.specials_in(block).trailing_zeros() as usize;
-    let Some(&byte) = block.get(first) else {
-        *carry = false;
-        return None;
-    };
-    // Most strings have no escape in their last block, which saves the masks.
-    if !*carry && byte != b'\\' {
-        return Some(first);
+fn end_in(
+    vectors: impl Vectors,
+    block: &[u8; BLOCK],
+    carry: &mut bool,
+    has_escapes: &mut bool,
+) -> Option<usize> {
+    // Behind a block with escapes the next one mostly has some too: it is classified once.
+    if !*has_escapes {
+        let first = vectors.specials_in(block).trailing_zeros() as usize;
+        let Some(&byte) = block.get(first) else {
+            *carry = false;
+            return None;
+        };
+        // Most strings have no escape in their last block, which saves the masks.
+        if !*carry && byte != b'\\' {
+            return Some(first);
+        }
     }
-    match vectors.marks(block).ends(carry) {
+    let marks = vectors.marks(block);
+    *has_escapes = marks.slashes != 0;
+    match marks.ends(carry) {
         0 => None,
         ends => Some(ends.trailing_zeros() as usize),
     }
@@ -226,7 +232,7 @@ pub(super) fn escaped_bytes(bytes: &[u8], mut each: impl FnMut(usize)) {
 pub(super) fn single_run(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(word) = word_at(bytes, at) {
-        match equal(word, b'\\') | (word & HIGHS) {
+        match equal(word, b'\\') | beyond_ascii(word) {
             0 => at += 8,
             marks => return at + (marks.trailing_zeros() / 8) as usize,
         }
@@ -295,7 +301,12 @@ fn far(bytes: &[u8], from: usize) -> usize {
     if clean == FEW_BLOCKS && !many.is_empty() {
         clean += long_run::clean_blocks(many);
     }
-    let mut done = from + clean * BLOCK;
+    plain_words(bytes, from + clean * BLOCK)
+}
+
+/// Continues [`plain_run`] with SWAR, to the end of the text.
+fn plain_words(bytes: &[u8], from: usize) -> usize {
+    let mut done = from;
     while let Some(word) = word_at(bytes, done) {
         match specials(word) {
             0 => done += 8,

@@ -8,7 +8,7 @@ use std::arch::x86_64::{
     __m128i, _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x, _mm_set1_epi8,
 };
 
-use super::{BLOCK, Brackets, Marks, Vectors};
+use super::{BLOCK, Brackets, Marks, NEAR_BLOCK, Vectors};
 
 /// Implementation with SSE2.
 #[derive(Clone, Copy)]
@@ -31,6 +31,12 @@ impl Vectors for Sse2 {
     fn brackets(self, block: &[u8; BLOCK]) -> Brackets {
         // SAFETY: as above.
         unsafe { brackets(block) }
+    }
+
+    #[inline(always)]
+    fn first_special(self, bytes: &[u8; NEAR_BLOCK]) -> usize {
+        // SAFETY: as above.
+        unsafe { first_special(bytes) }
     }
 }
 
@@ -63,6 +69,22 @@ fn brackets(block: &[u8; BLOCK]) -> Brackets {
 
 #[target_feature(enable = "sse2")]
 #[inline]
+fn first_special(bytes: &[u8; NEAR_BLOCK]) -> usize {
+    let bytes = load(bytes);
+    let specials = _mm_or_si128(_mm_or_si128(is(bytes, b'"'), is(bytes, b'\\')), control(bytes));
+    // A bit behind the last byte, for bytes without a special one.
+    (_mm_movemask_epi8(specials).cast_unsigned() | 1 << NEAR_BLOCK).trailing_zeros() as usize
+}
+
+#[target_feature(enable = "sse2")]
+#[inline]
+fn load(bytes: &[u8; 16]) -> __m128i {
+    let both = u128::from_le_bytes(*bytes);
+    _mm_set_epi64x(((both >> 64) as u64).cast_signed(), (both as u64).cast_signed())
+}
+
+#[target_feature(enable = "sse2")]
+#[inline]
 fn is(bytes: __m128i, byte: u8) -> __m128i {
     _mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte.cast_signed()))
 }
@@ -80,9 +102,7 @@ fn bits(block: &[u8; BLOCK], test: impl Fn(__m128i) -> __m128i) -> u64 {
     let (quarters, _) = block.as_chunks::<16>();
     let mut bits = 0;
     for (n, quarter) in quarters.iter().enumerate() {
-        let both = u128::from_le_bytes(*quarter);
-        let bytes = _mm_set_epi64x(((both >> 64) as u64).cast_signed(), (both as u64).cast_signed());
-        bits |= u64::from(_mm_movemask_epi8(test(bytes)).cast_unsigned()) << (16 * n);
+        bits |= u64::from(_mm_movemask_epi8(test(load(quarter))).cast_unsigned()) << (16 * n);
     }
     bits
 }
