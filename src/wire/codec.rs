@@ -245,13 +245,14 @@ pub fn make_id(prefix: &str, seed: &str, number: u64) -> String {
     for byte in seed.bytes().chain(number.to_le_bytes()) {
         state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
-    let mut id = String::with_capacity(prefix.len() + 24);
-    id.push_str(prefix);
-    for _ in 0..24 {
+    let mut letters = [b'0'; 24];
+    for letter in &mut letters {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let letter = LETTERS.get((state >> 33) as usize % LETTERS.len()).copied().unwrap_or(b'0');
-        id.push(char::from(letter));
+        *letter = LETTERS.get((state >> 33) as usize % LETTERS.len()).copied().unwrap_or(b'0');
     }
+    let mut id = String::with_capacity(prefix.len() + letters.len());
+    id.push_str(prefix);
+    id.push_str(std::str::from_utf8(&letters).unwrap_or_default());
     id
 }
 
