@@ -216,7 +216,7 @@ pub fn push_escaped(out: &mut impl Sink, plain: &str) {
 
 /// Appends text, escaped, a block at a time. Returns the rest of the text: that from the first block without special
 /// bytes, or nothing.
-fn push_escaped_blocks<'t>(out: &mut impl BufMut, mut rest: &'t [u8]) -> &'t [u8] {
+fn push_escaped_blocks<'t>(out: &mut impl Sink, mut rest: &'t [u8]) -> &'t [u8] {
     // Each byte of a block has at most six bytes as an escape, and the last copy may write a whole step.
     let mut staged = [0; 6 * BLOCK + STEP];
     while !rest.is_empty() {
