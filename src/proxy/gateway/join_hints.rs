@@ -1,22 +1,22 @@
 //! Join hints: whether the next large body of an API is likely to be needed in one piece.
 //!
 //! A body that is translated is needed in one piece, one that is forwarded is not, and the target is selected only when
-//! the body has arrived. Clients of an API mostly use the same models, so the last large body tells. If it is wrong, the
-//! body is copied once more: into one piece afterwards, or needlessly.
+//! the body has arrived. Clients of an API mostly use the same models, so the last large body tells; the first one is
+//! joined. If the hint is wrong, the body is copied once more: into one piece afterwards, or needlessly.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::proxy::driver::offload::LARGE_BODY;
 use crate::wire::Api;
 
-/// Hints for all APIs, one bit each.
+/// Hints for all APIs: one bit each, set if its last large body was not needed in one piece.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct JoinHints(AtomicU32);
 
 impl JoinHints {
     /// Returns whether the pieces of a body of `length` bytes should be joined while they arrive.
     pub(in crate::proxy) fn should_join(&self, api: Api, length: usize) -> bool {
-        length >= LARGE_BODY && self.0.load(Ordering::Relaxed) & bit(api) != 0
+        length >= LARGE_BODY && self.0.load(Ordering::Relaxed) & bit(api) == 0
     }
 
     /// Records whether a body of `length` bytes was needed in one piece.
@@ -26,9 +26,9 @@ impl JoinHints {
             return;
         }
         if joined {
-            self.0.fetch_or(bit(api), Ordering::Relaxed);
-        } else {
             self.0.fetch_and(!bit(api), Ordering::Relaxed);
+        } else {
+            self.0.fetch_or(bit(api), Ordering::Relaxed);
         }
     }
 }
@@ -44,14 +44,14 @@ mod tests {
     #[test]
     fn join_hint_is_that_of_the_last_large_body_of_the_api() {
         let hints = JoinHints::default();
-        assert!(!hints.should_join(Api::Chat, LARGE_BODY));
-        hints.record(Api::Chat, LARGE_BODY, true);
-        assert!(hints.should_join(Api::Chat, LARGE_BODY) && !hints.should_join(Api::Chat, LARGE_BODY - 1));
-        assert!(!hints.should_join(Api::Tasks, LARGE_BODY));
-        hints.record(Api::Tasks, LARGE_BODY, true);
-        hints.record(Api::Chat, LARGE_BODY - 1, false);
-        assert!(hints.should_join(Api::Chat, LARGE_BODY) && hints.should_join(Api::Tasks, LARGE_BODY));
-        hints.record(Api::Chat, LARGE_BODY, false);
-        assert!(!hints.should_join(Api::Chat, LARGE_BODY) && hints.should_join(Api::Tasks, LARGE_BODY));
+        let (large, small) = (LARGE_BODY, LARGE_BODY - 1);
+        assert!(hints.should_join(Api::Chat, large) && !hints.should_join(Api::Chat, small));
+        hints.record(Api::Tasks, large, false);
+        hints.record(Api::Chat, small, false);
+        assert!(hints.should_join(Api::Chat, large) && !hints.should_join(Api::Tasks, large));
+        hints.record(Api::Chat, large, false);
+        assert!(!hints.should_join(Api::Chat, large));
+        hints.record(Api::Chat, large, true);
+        assert!(hints.should_join(Api::Chat, large) && !hints.should_join(Api::Tasks, large));
     }
 }
