@@ -86,6 +86,8 @@ pub struct LeaseRequest {
     pub tokens: i64,
     /// Concurrency permits that it retains.
     pub permits: u32,
+    /// Number of them that are not in use.
+    pub idle: u32,
     /// Spend that it retains, in nano-units.
     pub spend: i64,
     /// Overdrawn part of the spend, which `spend` does not contain.
@@ -156,7 +158,10 @@ impl QuotaLease {
         let mut state = self.state.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
         let unused = state.permits.saturating_sub(state.in_flight);
-        let notify = state.mode == Mode::Shared && unused > state.surplus && !state.surplus_notified;
+        // Twice as much, because the number in flight varies: each request would end with a transaction otherwise. The next
+        // renewal returns the rest.
+        let too_many = unused > state.surplus.saturating_mul(2);
+        let notify = state.mode == Mode::Shared && too_many && !state.surplus_notified;
         state.surplus_notified |= notify;
         // Notify outside the lock: the listener must not run in the critical section of all requests.
         drop(state);
@@ -264,6 +269,7 @@ impl QuotaLease {
             requests,
             tokens,
             permits: state.permits,
+            idle: state.permits.saturating_sub(state.in_flight),
             spend: state.spend.total().max(0),
             overdrawn,
         }

@@ -2,6 +2,7 @@
 //! limits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
@@ -73,8 +74,9 @@ impl Server {
             grant.ahead = (share(self.requests, rpm), share(self.tokens, tpm));
             self.requests = with_debt(self.requests, grant.ahead.0, rpm);
             self.tokens = with_debt(self.tokens, grant.ahead.1, tpm);
-            grant.surplus = if all { 0 } else { most.saturating_sub(other_permits + permits) / 16 };
-            permits += grant.surplus;
+            let room = most.saturating_sub(other_permits + permits - renewal.idle);
+            grant.surplus = if all { 0 } else { (room / 16).min(256) };
+            permits += grant.surplus.saturating_sub(renewal.idle);
             spend +=
                 if needs.is_empty() { 0 } else { ((day - self.spent - other_spend - spend) / 16).max(0) };
         }
@@ -293,4 +295,55 @@ proptest! {
         let request = LimitRequest { now: fleet.now, calendar: Calendar::default(), tokens, cost: left };
         prop_assert!(fleet.transact(0, true, &[request], Lost::Nothing), "{} of the spend limit are left", left);
     }
+}
+
+/// Counts its calls.
+#[derive(Clone, Debug, Default)]
+struct SurplusCount(Arc<AtomicU64>);
+
+impl SurplusListener for SurplusCount {
+    fn on_surplus(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Requests of which now more and now fewer are in flight cost a transaction for what is leased ahead, 256 requests, and
+/// hardly one for permits.
+#[test]
+fn lease_of_permits_needs_no_transaction_for_each_request() {
+    let limits = UsageLimits {
+        requests_per_minute: Some(100_000_000),
+        tokens_per_minute: Some(1_000_000_000),
+        concurrent: Some(100_000),
+        spend_per_day: Some(1_000_000_000_000),
+        spend_per_month: None,
+    };
+    let mut fleet = Fleet::new(limits);
+    let surplus = SurplusCount::default();
+    let state = fleet.states[0].clone();
+    let lease = state.quota_lease().unwrap();
+    lease.set_surplus_listener(|| Box::new(surplus.clone()));
+    let (mut transactions, mut returned) = (0_u64, 0);
+    for number in 0..10_000_usize {
+        let request = LimitRequest { now: fleet.now, calendar: Calendar::default(), tokens: 1, cost: 1 };
+        let granted = state.admit(&limits, &request).unwrap_or_else(|denied| {
+            assert_eq!(denied, Denied::NeedsCoordinator);
+            transactions += 1;
+            assert!(fleet.transact(0, false, &[request], Lost::Nothing));
+            state.grant(&limits, &request)
+        });
+        fleet.running.push((0, 1, 1, granted));
+        // Between 1 and 64 in flight.
+        if number % 64 == 63 {
+            while fleet.running.len() > 1 {
+                fleet.step(&Step::End { which: number, tokens: 1, cost: 1 });
+                if surplus.0.load(Ordering::Relaxed) > returned {
+                    returned += 1;
+                    fleet.renew(0);
+                }
+            }
+        }
+    }
+    assert!(transactions <= 10_000 / 256 + 2, "{transactions}");
+    assert!(returned <= 2, "{returned}");
 }

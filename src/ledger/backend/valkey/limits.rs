@@ -356,7 +356,7 @@ fn txn_command(gateway: u64, txn: &LimitTxn, leased_limit: &LeasedLimit) -> Cmd 
     limit(limits.concurrent.map(u64::from));
     limit(limits.spend_per_day.map(i64::unsigned_abs));
     limit(limits.spend_per_month.map(i64::unsigned_abs));
-    let LeaseRequest { requests, tokens, permits, spend, .. } = txn.renewal;
+    let LeaseRequest { requests, tokens, permits, idle, spend, .. } = txn.renewal;
     call.arg(requests).arg(tokens).arg(permits).arg(spend);
     let most = |of: fn(&LimitTxnRequest) -> i64| txn.requests.iter().map(of).max().unwrap_or(0);
     let tokens = most(|request| i64::try_from(request.amounts.tokens).unwrap_or(i64::MAX));
@@ -364,7 +364,7 @@ fn txn_command(gateway: u64, txn: &LimitTxn, leased_limit: &LeasedLimit) -> Cmd 
     let ahead = if txn.requests.is_empty() { 0 } else { LEASE_AHEAD };
     call.arg(ahead).arg(tokens.saturating_mul(ahead));
     // Request surplus permits as long as the limits are in use, even without a waiting request.
-    call.arg(if txn.return_all { 0 } else { LEASE_AHEAD }).arg(cost.saturating_mul(ahead));
+    call.arg(if txn.return_all { 0 } else { LEASE_AHEAD }).arg(cost.saturating_mul(ahead)).arg(idle);
     for request in &txn.requests {
         call.arg(request.amounts.tokens).arg(request.amounts.cost);
     }

@@ -5,7 +5,8 @@
 -- ARGV: gateway, transaction number, lifetimes of leased permits and of leased spend (ms), field of the sums;
 --   limits ('' = none): requests and tokens per minute, concurrency permits, spend per day, spend per month;
 --   used since the last transaction (negative: returned): requests, tokens; leases to retain: permits, spend;
---   surplus to lease in advance: requests, tokens, permits, spend; then for each request: tokens, price.
+--   surplus to lease in advance: requests, tokens, permits, spend; retained permits that are not in use; then for
+--   each request: tokens, price.
 local gauge, me = KEYS[1], 'g:' .. ARGV[1]
 local MINUTE, PART = 60000000, 16
 local time = redis.call('TIME')
@@ -58,7 +59,7 @@ local function left(limit, spent, amount)
 end
 
 local granted, every = {}, true
-for i = 19, #ARGV, 2 do
+for i = 20, #ARGV, 2 do
   local amount, price = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
   local why
   local requests_then, tokens_then = owed(requests, 1, per_requests), owed(tokens, amount, per_tokens)
@@ -98,8 +99,11 @@ if every then
     tokens = owed(tokens, ahead_tokens, per_tokens)
   end
   if most then
-    spare = share(ARGV[17], most - places - mine)
-    mine = mine + spare
+    -- Retained permits that are idle are a part of the surplus: with a new surplus beside them, the gateway would return
+    -- one at once.
+    local idle = tonumber(ARGV[19])
+    spare = share(ARGV[17], most - places - mine + idle)
+    mine = mine + math.max(0, spare - idle)
   end
   if of_day or of_month then
     local room = math.min(left(of_day, day, money + my_money), left(of_month, month, money + my_money))
