@@ -107,3 +107,20 @@ pub(in crate::wire) fn each_in<'a>(
 pub(in crate::wire) fn raw<'a>(json: &mut Cursor<'a>) -> Result<RawJson<'a>, ApiError> {
     json.raw().map_err(not_json)
 }
+
+/// Reads a value whose faults are reported later, or not at all. It is consumed in any case.
+///
+/// # Errors
+/// Returns [`JsonError`] if the value is not JSON.
+pub(in crate::wire) fn attempt<'a, T>(
+    json: &mut Cursor<'a>,
+    read: impl FnOnce(&mut Cursor<'a>) -> Result<T, ApiError>,
+) -> Result<Result<T, ApiError>, JsonError> {
+    let before = json.clone();
+    let result = read(json);
+    if result.is_err() {
+        *json = before;
+        json.skip()?;
+    }
+    Ok(result)
+}

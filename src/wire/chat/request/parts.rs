@@ -3,10 +3,11 @@
 use std::fmt::Arguments;
 
 use super::media::{BREAKPOINT, CACHE_CONTROL, cache_mark};
-use super::read::{Result, array, attempt, broken, invalid, object, raw, raw_object, text};
+use super::read::{Result, array, broken, invalid, object, raw, raw_object, text};
 use crate::canonical::{Block, CacheBreakpoint, MediaSource};
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 use crate::wire::chat::enums::{sound_type, url_of};
+use crate::wire::read::attempt;
 use crate::wire::watch::members;
 
 /// Decodes `content`: a string or a list of parts. An empty string gives no block. Faults in it are returned inside,
@@ -21,7 +22,8 @@ pub(super) fn content<'a>(json: &mut Cursor<'a>, path: Arguments<'_>) -> Result<
             let mut blocks = Vec::new();
             array(json, path, |number, json| part(json, path, number, &mut blocks))?;
             Ok(blocks)
-        });
+        })
+        .map_err(broken);
     }
     Ok(match raw(json)?.as_str() {
         Some(said) if said.is_empty() => Ok(Vec::new()),

@@ -61,23 +61,6 @@ pub(super) fn array<'a>(
     Ok(())
 }
 
-/// Reads a value whose faults are reported later. It is consumed in any case.
-///
-/// # Errors
-/// Returns [`ApiError`] if the value is not JSON.
-pub(super) fn attempt<'a, T>(
-    json: &mut Cursor<'a>,
-    read: impl FnOnce(&mut Cursor<'a>) -> Result<T>,
-) -> Result<Result<T>> {
-    let before = json.clone();
-    let result = read(json);
-    if result.is_err() {
-        *json = before;
-        json.skip().map_err(broken)?;
-    }
-    Ok(result)
-}
-
 /// Reads any value.
 pub(super) fn raw<'a>(json: &mut Cursor<'a>) -> Result<RawJson<'a>> {
     json.raw().map_err(broken)

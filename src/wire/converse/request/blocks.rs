@@ -176,7 +176,8 @@ fn media<'a>(
             "source" => {
                 // A fault in a member that follows is reported before one in the source.
                 let found =
-                    attempt(json, |json| union_in(json, &*source_path, |name, json| Ok((name, raw(json)?))))?;
+                    attempt(json, |json| union_in(json, &*source_path, |name, json| Ok((name, raw(json)?))))
+                        .map_err(not_json)?;
                 source = Some(found);
             }
             _ => other(key, raw(json)?),
@@ -294,7 +295,7 @@ fn tool_result<'a>(
                 // Of several contents the last one counts. A fault in it is one only if the result turns out to be of a
                 // tool of the client.
                 extra.truncate(extras);
-                parts = Some(attempt(json, |json| result_parts(place, json, extra))?);
+                parts = Some(attempt(json, |json| result_parts(place, json, extra)).map_err(not_json)?);
             }
             "status" => error = raw(json)?.as_str().is_some_and(|status| status.is("error")),
             "type" => {

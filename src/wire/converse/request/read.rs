@@ -5,7 +5,9 @@ use std::fmt::Display;
 use crate::canonical::CacheBreakpoint;
 use crate::error::ApiError;
 use crate::json::{Cursor, RawJson};
-pub(super) use crate::wire::read::{each, each_in, not_json, number, object, object_in, raw, text, wrong};
+pub(super) use crate::wire::read::{
+    attempt, each, each_in, not_json, number, object, object_in, raw, text, wrong,
+};
 
 /// What a union must be.
 const ONE_MEMBER: &str = "an object with one member";
@@ -32,23 +34,6 @@ pub(super) fn union_in<'a, T>(
     }
     result?;
     found.ok_or_else(|| wrong(path, ONE_MEMBER))
-}
-
-/// Reads a value whose faults are reported later, or not at all. It is consumed in any case.
-///
-/// # Errors
-/// Returns [`ApiError`] if the value is not JSON.
-pub(super) fn attempt<'a, T>(
-    json: &mut Cursor<'a>,
-    read: impl FnOnce(&mut Cursor<'a>) -> Result<T, ApiError>,
-) -> Result<Result<T, ApiError>, ApiError> {
-    let before = json.clone();
-    let result = read(json);
-    if result.is_err() {
-        *json = before;
-        json.skip().map_err(not_json)?;
-    }
-    Ok(result)
 }
 
 /// Reads the only member of a union, whose value is already delimited.
