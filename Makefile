@@ -18,7 +18,7 @@ GATEWAY_CLIENTS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/model-gateway/clients
 export GATEWAY_CLIENTS
 
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test check golden fuzz loom miri miri-setup bench sdks clients dashboards rules sbom release package install
+.PHONY: help deps demo test linear check golden fuzz loom miri miri-setup bench sdks clients dashboards rules sbom release package install
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ demo: deps ## Run the gateway with simulated providers; options in ARGS="--port 
 
 test: deps ## Run all tests; those whose tools are missing print SKIPPED (GATEWAY_REQUIRE_ALL=1: fail)
 	$(CARGO) test --locked
+	@$(MAKE) --no-print-directory linear
+
+linear: deps ## Run the tests that count the instructions of translation (needs valgrind)
+	$(CARGO) test --locked --no-default-features --config tests/linear/optimised.toml --test linear
 
 check: deps ## Check the formatting and run the lints
 	$(CARGO) fmt --check

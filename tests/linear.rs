@@ -1,8 +1,9 @@
 //! Linear cost of translation: valgrind counts instructions, which are the same on every run, for requests and
 //! responses with many of one element, and again for four times as many, in all pairs of formats.
 //!
-//! The test runs itself under valgrind, once for each format, and reads one count for each case. Without valgrind it
-//! prints SKIPPED, or fails if `GATEWAY_REQUIRE_ALL=1`. `LINEAR_ONLY="a stream"` runs only the shapes whose names
+//! The test runs itself under valgrind, once for each format, and reads one count for each case. `make linear` optimises
+//! the code for it (`linear/optimised.toml`): as other tests are built, it would take several times as long, so there it is
+//! ignored. Without valgrind it prints SKIPPED, or fails if `GATEWAY_REQUIRE_ALL=1`. `LINEAR_ONLY="a stream"` runs only the shapes whose names
 //! contain these words. `LINEAR_FEW=500` measures 500 and 2,000 elements: it takes five times as long and detects cheap
 //! quadratic scans.
 
@@ -126,26 +127,31 @@ fn is_linear(format: Format) {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "takes minutes unless its code is optimised: make linear")]
 fn chat_is_translated_in_linear_time() {
     is_linear(Format::Chat);
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "takes minutes unless its code is optimised: make linear")]
 fn messages_is_translated_in_linear_time() {
     is_linear(Format::Messages);
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "takes minutes unless its code is optimised: make linear")]
 fn responses_is_translated_in_linear_time() {
     is_linear(Format::Responses);
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "takes minutes unless its code is optimised: make linear")]
 fn generate_is_translated_in_linear_time() {
     is_linear(Format::Generate);
 }
 
 #[test]
+#[cfg_attr(debug_assertions, ignore = "takes minutes unless its code is optimised: make linear")]
 fn converse_is_translated_in_linear_time() {
     is_linear(Format::Converse);
 }
