@@ -263,12 +263,13 @@ fn compressed(coding: &str, pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
         to.flush().unwrap();
         to
     }
-    let level = flate2::Compression::new(9);
+    // Little effort: what decodes to hundreds of megabytes is repetitive enough.
+    let level = flate2::Compression::default();
     match coding {
         "gzip" => fill(flate2::write::GzEncoder::new(Vec::new(), level), pieces).finish().unwrap(),
         "deflate" => fill(flate2::write::ZlibEncoder::new(Vec::new(), level), pieces).finish().unwrap(),
-        "br" => fill(brotli::CompressorWriter::new(Vec::new(), 4096, 5, 20), pieces).into_inner(),
-        _ => fill(zstd::stream::write::Encoder::new(Vec::new(), 3).unwrap(), pieces).finish().unwrap(),
+        "br" => fill(brotli::CompressorWriter::new(Vec::new(), 4096, 1, 20), pieces).into_inner(),
+        _ => fill(zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap(), pieces).finish().unwrap(),
     }
 }
 
