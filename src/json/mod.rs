@@ -40,6 +40,7 @@ pub use members::Member;
 pub use reverse::{ReverseReader, Truncated, read_from_end};
 pub use rope::{Edit, Rope};
 pub use rope_builder::RopeBuilder;
+pub use run::before_backslash;
 pub use scan::Scanner;
 pub use scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};
 pub use sink::Sink;

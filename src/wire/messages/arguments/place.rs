@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::TextSink;
+use crate::json::before_backslash;
 
 /// Maximum nesting depth. The parsers of SDKs give up at 128 levels or later.
 const MAX_DEPTH: usize = 120;
@@ -344,31 +345,6 @@ impl ArgumentsPosition {
         self.at = At::Number(next);
         PlaceStep::Pass
     }
-}
-
-/// Returns the number of bytes before the first backslash: eight at a time, and with vectors in a long text.
-#[inline]
-fn before_backslash(text: &[u8]) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGHS: u64 = 0x8080_8080_8080_8080;
-    /// Number of bytes from which the call of a vectorized search pays off.
-    const NEAR: usize = 24;
-    let mut at = 0;
-    while at < NEAR {
-        let rest = text.get(at..).unwrap_or_default();
-        let Some(eight) = rest.first_chunk() else {
-            return at + rest.iter().position(|byte| *byte == b'\\').unwrap_or(rest.len());
-        };
-        let zero_where_equal = u64::from_le_bytes(*eight) ^ (ONES * b'\\' as u64);
-        // The lowest mark is right; a borrow may set wrong ones above it.
-        let marks = zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & HIGHS;
-        if marks != 0 {
-            return at + (marks.trailing_zeros() / 8) as usize;
-        }
-        at += 8;
-    }
-    let rest = text.get(at..).unwrap_or_default();
-    at + memchr::memchr(b'\\', rest).unwrap_or(rest.len())
 }
 
 fn zeros(count: u8) -> &'static str {
