@@ -189,7 +189,7 @@ impl Gateway {
             && ctx.phase.suspended().is_none()
             && turn.run(|| chosen.accepts_verbatim(&mut body))
         {
-            self.join_hints.record(api, length, false);
+            self.join_hints.record(api, length, chosen.needs_adaptation());
             let passed = turn.run(|| chosen.forward_verbatim(name, body));
             passed.and_then(|passed| self.apply_respelling_losses(ctx, api.format(), passed))
         } else {

@@ -111,7 +111,8 @@ impl Selection {
         job || (self.api == self.upstream && (self.needs_adaptation() || is_edited()))
     }
 
-    fn needs_adaptation(&self) -> bool {
+    /// Returns whether the provider's deviations from the chat format must be looked for in the body, in one piece.
+    pub(in crate::proxy) fn needs_adaptation(&self) -> bool {
         self.api == Api::Chat && self.target().is_ok_and(|target| target.provider.needs_adaptation())
     }
 
