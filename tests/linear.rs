@@ -2,10 +2,10 @@
 //! responses with many of one element, and again for four times as many, in all pairs of formats.
 //!
 //! The test runs itself under valgrind, once for each format, and reads one count for each case. `make linear` optimises
-//! the code for it (`linear/optimised.toml`): as other tests are built, it would take several times as long, so there it is
-//! ignored. Without valgrind it prints SKIPPED, or fails if `GATEWAY_REQUIRE_ALL=1`. `LINEAR_ONLY="a stream"` runs only the shapes whose names
-//! contain these words. `LINEAR_FEW=500` measures 500 and 2,000 elements: it takes five times as long and detects cheap
-//! quadratic scans.
+//! the code for it (`linear/optimised.toml`): as other tests are built, it would take several times as long, so there it
+//! is ignored. Without valgrind it prints SKIPPED, or fails if `GATEWAY_REQUIRE_ALL=1`. `LINEAR_ONLY="a stream"` runs only
+//! the shapes whose names contain these words. `LINEAR_FEW=500` measures 500 and 2,000 elements: it takes five times as
+//! long and detects cheap quadratic scans.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,7 +1,7 @@
 //! Join hints: whether the next large body of an API is likely to be needed in one piece.
 //!
-//! A body that is translated is needed in one piece, one that is forwarded is not, and the target is selected only when
-//! the body has arrived. Clients of an API mostly use the same models, so the last large body tells; the first one is
+//! A body that is translated is needed in one piece, and so is a chat body in which a provider's deviations are looked for.
+//! Others that are forwarded are not. The target is selected only when the body has arrived. Clients of an API mostly use the same models, so the last large body tells; the first one is
 //! joined. If the hint is wrong, the body is copied once more: into one piece afterwards, or needlessly.
 
 use std::sync::atomic::{AtomicU32, Ordering};
