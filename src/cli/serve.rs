@@ -12,10 +12,9 @@ use crate::config::{self, Loaded, LogFormat, LogSettings, WatchedEnvironment};
 use crate::metrics::log;
 use crate::proxy::{ServeError, ServeOptions, Server};
 
-/// Log directives that silence noise: Pingora logs client disconnects at error level, which the access log has already,
-/// and that a new process waits for the listeners, which is normal in every upgrade. A failed upgrade is logged
-/// elsewhere.
-const QUIET: &str = "pingora_proxy=off,pingora_core=warn,pingora_core::server::transfer_fd=off,\
+/// Log directives that silence noise: Pingora logs at error level that a new process waits for the listeners, which is
+/// normal in every upgrade. A failed upgrade is logged elsewhere.
+const QUIET: &str = "pingora_core=warn,pingora_core::server::transfer_fd=off,\
     hickory_resolver=warn,hickory_net=warn";
 
 #[derive(Debug, Args)]

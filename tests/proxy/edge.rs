@@ -81,6 +81,21 @@ async fn head_beyond_its_limit_is_refused_over_http2() {
     }
 }
 
+#[tokio::test]
+async fn tunnel_over_http2_is_refused() {
+    let (upstream, gateway) = gateway_with("").await;
+    let mut client = http2::Client::connect(gateway.addr).await;
+    let (head, body) = client.tunnel("internal.test:443").await;
+    assert_eq!(head.status(), 400);
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["error"]["code"], "invalid_request", "{body}");
+    assert_eq!(gateway.metrics().await.sum("gateway_errors_total", &[("kind", "invalid_head")]), 1.0);
+    // The HTTP/2 connection still serves other requests.
+    let (head, _) = http2::answer(client.request(Form::Chat, false).await).await;
+    assert_eq!(head.status(), 200);
+    assert_eq!(upstream.connections(), 1);
+}
+
 /// 100 connections with heads that never end use no more memory than the head limit for each.
 #[tokio::test]
 async fn head_without_an_end_uses_bounded_memory() {

@@ -106,6 +106,14 @@ impl Client {
         answer(response).await
     }
 
+    /// Asks for a tunnel to a host (RFC 9113, section 8.5), and returns the response.
+    pub(crate) async fn tunnel(&mut self, host: &str) -> (Response<()>, Vec<u8>) {
+        let request = Request::builder().method(Method::CONNECT).uri(host).body(()).unwrap();
+        let mut ready = soon(self.requests.clone().ready()).await.unwrap();
+        let (response, _tunnel) = ready.send_request(request, false).unwrap();
+        answer(response).await
+    }
+
     /// Sends a request.
     pub(crate) async fn post(&mut self, path: &str, body: impl Into<Bytes>) -> ResponseFuture {
         let (answer, mut send) = self.begin(path, &[]).await;

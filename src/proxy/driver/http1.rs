@@ -1,9 +1,7 @@
 //! HTTP/1 connection: serves its requests one after the other.
 //!
-//! For HTTP/2 Pingora's `HttpProxy` calls the phases of a `ProxyHttp` implementation. For HTTP/1, which carries nearly
-//! all traffic, this module calls the same phases in the same order. `HttpProxy` keeps state for a cache, compression,
-//! subrequests and upgrades in every request: 18 KiB that are allocated, moved and cleared each time, and held for as
-//! long as a stream lasts (docs/decisions/002).
+//! Pingora's `HttpProxy` would do it too, with state for a cache, compression, subrequests and upgrades in every request:
+//! 18 KiB that are allocated, moved and cleared each time, and held for as long as a stream lasts (docs/decisions/002).
 
 use std::future::Future;
 use std::io;
@@ -22,6 +20,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::head::{HeadFault, HeadScan};
 use super::header_timeout::HeaderTimeoutStream;
 use super::hooks::{ExchangeHooks, HookFuture, Upgrade};
+use super::request::handle_request;
 use super::shutdown::DrainGuard;
 use crate::error::{ApiError, ErrorKind};
 
@@ -298,31 +297,5 @@ async fn refuse<P: ExchangeHooks>(
         }
     };
     let _ = tokio::time::timeout(LINGER, rest).await;
-    Ok(())
-}
-
-/// Handles a request: calls the phases as Pingora's `HttpProxy` does. Returns false if the connection cannot be used for
-/// another one.
-pub(super) async fn handle_request<P: ExchangeHooks>(
-    proxy: &P,
-    session: &mut Session,
-    ctx: &mut P::CTX,
-) -> bool {
-    let result = phases(proxy, session, ctx).await;
-    let reusable = match &result {
-        Ok(()) => true,
-        Err(error) => proxy.fail_to_proxy(session, error, ctx).await.can_reuse_downstream,
-    };
-    // Last, as in Pingora: the log line has the status that `fail_to_proxy` has sent.
-    proxy.logging(session, result.as_ref().err().map(|error| &**error), ctx).await;
-    reusable
-}
-
-async fn phases<P: ExchangeHooks>(proxy: &P, session: &mut Session, ctx: &mut P::CTX) -> pingora::Result<()> {
-    proxy.early_request_filter(session, ctx).await?;
-    if !proxy.request_filter(session, ctx).await? {
-        // Runs the exchange, and returns false: nothing is left for Pingora's own loop.
-        proxy.proxy_upstream_filter(session, ctx).await?;
-    }
     Ok(())
 }

@@ -18,12 +18,11 @@ use pingora::protocols::http::custom::CustomMessageWrite;
 use pingora::protocols::http::custom::server::Session as CustomSession;
 use pingora::protocols::http::{HttpTask, ServerSession};
 use pingora::protocols::l4::socket::SocketAddr;
-use pingora::proxy::Session;
 use pingora::{Error, ErrorType, Result};
 use tokio::sync::mpsc;
 
 use super::hooks::ExchangeHooks;
-use super::http1::handle_request;
+use super::request::{handle_request, session_of};
 
 /// Parts of a response that may wait for their reader. Each holds the bytes of one read from the provider, some tens of
 /// kilobytes.
@@ -57,11 +56,8 @@ pub(in crate::proxy) fn run<P: ExchangeHooks>(
 ) -> (impl Future<Output = ()> + Send, mpsc::Receiver<ResponsePart>) {
     let (parts, response) = mpsc::channel(PARTS);
     let running = async move {
-        // Pingora makes sessions of HTTP/1 streams only; the stream is replaced before anything reads it.
-        let (unused, _) = tokio::io::duplex(1);
-        let mut session = Session::new_h1_with_modules(Box::new(unused), proxy.modules());
         let client = InProcessSession::new(request, parts);
-        *session.downstream_session = ServerSession::new_custom(Box::new(client));
+        let mut session = session_of(&proxy, ServerSession::new_custom(Box::new(client)));
         let mut ctx = proxy.new_ctx();
         handle_request(&proxy, &mut session, &mut ctx).await;
     };

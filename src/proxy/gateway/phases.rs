@@ -6,8 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::modules::http::HttpModules;
-use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 
@@ -27,10 +26,6 @@ impl ProxyHttp for Gateway {
     fn new_ctx(&self) -> Context {
         self.new_context()
     }
-
-    // Empty on purpose: Pingora's default adds a compression module, which would run for every frame and is never
-    // enabled.
-    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> Result<()> {
         self.start_request(&mut session.downstream_session, ctx);
@@ -148,22 +143,6 @@ impl ProxyHttp for Gateway {
 
     async fn logging(&self, session: &mut Session, e: Option<&Error>, ctx: &mut Context) {
         self.finish(&session.downstream_session, e, ctx);
-    }
-
-    // The access log and the metrics report every failure, with the request id. Pingora's own line would repeat it for
-    // every client that disconnects.
-    fn suppress_error_log(&self, _session: &Session, _ctx: &Context, _error: &Error) -> bool {
-        true
-    }
-
-    fn suppress_proxy_warn_log(
-        &self,
-        _session: &Session,
-        _ctx: &Context,
-        _error: &Error,
-        _context: ProxyWarnLogContext,
-    ) -> bool {
-        true
     }
 }
 

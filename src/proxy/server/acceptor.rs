@@ -2,7 +2,7 @@
 //!
 //! Pingora bounds neither the number of connections nor the time in which a request head must arrive. Both bounds are
 //! enforced here, one layer below: every connection is counted, sends the header of the PROXY protocol and makes its TLS
-//! handshake if its listener requires them, and is wrapped in a [`HeaderTimeoutStream`]. Pingora then serves HTTP/2; `http1` serves HTTP/1.
+//! handshake if its listener requires them, and is wrapped in a [`HeaderTimeoutStream`]. Then `http1` or `http2` serves it.
 
 use std::io;
 use std::pin::pin;
@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pingora::apps::{HttpServerApp, ServerApp};
+use pingora::apps::ServerApp;
 use pingora::protocols::Stream;
-use pingora::proxy::HttpProxy;
 use pingora::server::ShutdownWatch;
 use prometheus::IntGauge;
 use tokio::io::AsyncWriteExt;
@@ -28,6 +27,7 @@ use crate::proxy::Gateway;
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
 use crate::proxy::driver::hooks::HookFuture;
 use crate::proxy::driver::http1;
+use crate::proxy::driver::http2::Http2Server;
 
 /// Error body for a connection beyond the limit. The client's format is not known at that point.
 const FULL: &str = "{\"error\":{\"message\":\"Too many connections.\",\"type\":\"service_unavailable\",\
@@ -39,7 +39,7 @@ const REFUSAL: Duration = Duration::from_secs(1);
 /// Connection acceptor: counts and times downstream connections and TLS handshakes, then hands them to HTTP.
 pub(in crate::proxy) struct Acceptor {
     gateway: Gateway,
-    proxy: Arc<HttpProxy<Gateway>>,
+    http2: Arc<Http2Server<Gateway>>,
     listeners: ListenerTable,
     proxies: TrustedProxies,
     permits: Arc<Semaphore>,
@@ -50,7 +50,7 @@ pub(in crate::proxy) struct Acceptor {
 impl Acceptor {
     pub(in crate::proxy) fn new(
         gateway: Gateway,
-        proxy: HttpProxy<Gateway>,
+        http2: Http2Server<Gateway>,
         listeners: ListenerTable,
         proxies: TrustedProxies,
         limits: Limits,
@@ -58,7 +58,7 @@ impl Acceptor {
     ) -> Self {
         Acceptor {
             gateway,
-            proxy: Arc::new(proxy),
+            http2: Arc::new(http2),
             listeners,
             proxies,
             // Tokio panics above `MAX_PERMITS`.
@@ -116,7 +116,7 @@ impl Acceptor {
             // HTTP/2 interleaves heads and bodies of many streams, so the head time-out cannot apply to the connection.
             stream.head_complete();
             drop(held);
-            Box::pin(self.proxy.process_new(stream, shutdown)).await;
+            Box::pin(self.http2.process_new(stream, shutdown)).await;
             None
         } else {
             let first = stream.take_first();
@@ -207,10 +207,6 @@ impl ServerApp for Acceptor {
             }
         });
         None
-    }
-
-    async fn cleanup(&self) {
-        self.proxy.http_cleanup().await;
     }
 }
 

@@ -23,14 +23,12 @@ mod worker_threads;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pingora::apps::HttpServerOptions;
 use pingora::listeners::ListenerConfig;
 use pingora::protocols::l4::stream::L4BufferSettings;
-use pingora::proxy::http_proxy;
 use pingora::server::configuration::{Opt, ServerConf};
 use pingora::server::{RunArgs, Server as PingoraServer};
 use pingora::services::background::background_service;
@@ -46,6 +44,7 @@ use crate::proxy::Shutdown;
 use crate::proxy::client::check::Probes;
 use crate::proxy::credentials::renewer::CredentialRenewer;
 use crate::proxy::driver::dns;
+use crate::proxy::driver::http2::Http2Server;
 use crate::proxy::driver::offload::run_blocking;
 use crate::proxy::endpoints::task::poller::TaskPoller;
 use crate::supervise::Supervisor;
@@ -74,8 +73,6 @@ const H2_STREAMS: u32 = 250;
 /// upload over 50 ms of round-trip time would take a minute.
 const H2_STREAM_WINDOW: u32 = 1 << 20;
 const H2_CONNECTION_WINDOW: u32 = 8 << 20;
-/// File without certificates.
-const NO_CERTIFICATES: &str = "/dev/null";
 /// Time beyond the drain limit after which Pingora tears the runtimes down.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -346,29 +343,21 @@ impl Server {
             grace_period_seconds: Some((self.settings.drain + GRACE).as_secs()),
             graceful_shutdown_timeout_seconds: Some(1),
             upstream_keepalive_pool_size: 1,
-            // `HttpProxy` opens no connection to a provider, but would read all root certificates for it, twice. It panics if
-            // the file does not exist: a root folder (`chroot`) may have no devices.
-            ca_file: Path::new(NO_CERTIFICATES).exists().then(|| NO_CERTIFICATES.to_owned()),
             ..ServerConf::default()
         }
     }
 
     fn service(&self, conf: &Arc<ServerConf>, tls: &TlsEndpoints) -> Service<Acceptor> {
-        let mut proxy = http_proxy(conf, self.gateway.clone());
-        let mut options = HttpServerOptions::default();
-        options.h2c = true;
-        options.h2_idle_timeout = Some(self.settings.limits.keepalive);
-        proxy.server_options = Some(options);
         let mut h2 = pingora::protocols::http::v2::server::default_h2_options();
         h2.max_concurrent_streams(H2_STREAMS)
             .initial_window_size(H2_STREAM_WINDOW)
             .initial_connection_window_size(H2_CONNECTION_WINDOW)
             .max_header_list_size(u32::try_from(self.settings.limits.head).unwrap_or(u32::MAX));
-        proxy.h2_options = Some(h2);
         let limits = self.settings.limits.clone();
+        let http2 = Http2Server::new(self.gateway.clone(), h2, limits.keepalive);
         let table = ListenerTable::new(&self.settings, tls);
         let proxies = self.settings.trusted_proxies.clone();
-        let front = Acceptor::new(self.gateway.clone(), proxy, table, proxies, limits, self.metrics.clone());
+        let front = Acceptor::new(self.gateway.clone(), http2, table, proxies, limits, self.metrics.clone());
         let mut service = Service::new("gateway".to_owned(), front);
         service.threads = Some(conf.threads);
         let http = self.settings.http.iter().map(|http| &http.listen);

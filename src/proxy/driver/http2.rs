@@ -1,0 +1,81 @@
+//! HTTP/2 connections of clients: Pingora frames them and controls their flow, and each stream is a request.
+//!
+//! `HttpProxy` would keep state for a cache, compression and subrequests in every stream, and bring a proxy of its own
+//! into the program, whose exchanges no request runs (docs/decisions/002).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::Method;
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v2::server::H2Options;
+use pingora::server::ShutdownWatch;
+use tokio::time::timeout;
+
+use super::hooks::ExchangeHooks;
+use super::request::{handle_request, session_of};
+use crate::error::{ApiError, ErrorKind};
+
+/// Write time-out of the refusal of a tunnel.
+const REFUSAL: Duration = Duration::from_secs(2);
+
+/// Server of HTTP/2 connections. Pingora's `ServerApp` for it makes the HTTP/2 handshake, accepts the streams of a
+/// connection and closes it when it is idle or the process drains.
+pub(in crate::proxy) struct Http2Server<P> {
+    proxy: P,
+    options: HttpServerOptions,
+    h2_options: H2Options,
+}
+
+impl<P> Http2Server<P> {
+    /// `h2_options` are the limits of a connection; `keepalive` is the time for which it may be idle.
+    pub(in crate::proxy) fn new(proxy: P, h2_options: H2Options, keepalive: Duration) -> Self {
+        let mut options = HttpServerOptions::default();
+        // The acceptor passes connections of HTTP/2 only. Over plaintext Pingora looks for the preface once more.
+        options.h2c = true;
+        options.h2_idle_timeout = Some(keepalive);
+        Http2Server { proxy, options, h2_options }
+    }
+}
+
+#[async_trait]
+impl<P: ExchangeHooks + 'static> HttpServerApp for Http2Server<P> {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        client: ServerSession,
+        _shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        let mut session = session_of(&self.proxy, client);
+        if session.req_header().method == Method::CONNECT {
+            let _ = timeout(REFUSAL, refuse_tunnel(&self.proxy, &mut session.downstream_session)).await;
+            return None;
+        }
+        let reusable = {
+            let mut ctx = self.proxy.new_ctx();
+            handle_request(&self.proxy, &mut session, &mut ctx).await
+        };
+        // A stream that is dropped before its end is reset, which tells the client that its response is not complete.
+        if reusable {
+            let _ = session.downstream_session.finish().await;
+        }
+        None
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        Some(&self.options)
+    }
+
+    fn h2_options(&self) -> Option<H2Options> {
+        Some(self.h2_options.clone())
+    }
+}
+
+/// Writes the error response to `CONNECT`, which asks for a tunnel to a host and has no path (RFC 9113, section 8.5).
+async fn refuse_tunnel<P: ExchangeHooks>(proxy: &P, client: &mut ServerSession) -> pingora::Result<()> {
+    let error = ApiError::new(ErrorKind::InvalidHead, "The request head is not valid: it asks for a tunnel.");
+    let (head, body) = proxy.refuse_head(&error);
+    client.write_response_header(head).await?;
+    client.write_response_body(body, true).await
+}
