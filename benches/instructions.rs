@@ -249,9 +249,13 @@ fn translated(route: (Format, Format, Arrival), said: Said, fill: Option<Fill>) 
     rest.len()
 }
 
-/// Translates a request with ten turns.
-fn translated_request(provider: Format, client: Format, caching: PromptCaching<'_>) -> usize {
-    let body = JsonText::from(requests::conversation(client));
+/// Translates a request of the client.
+fn translated_request(
+    (provider, client): (Format, Format),
+    body: String,
+    caching: PromptCaching<'_>,
+) -> usize {
+    let body = JsonText::from(body);
     let turns = FRAMES / 50;
     measured(|| {
         for _ in 0..turns {
@@ -264,10 +268,15 @@ fn translated_request(provider: Format, client: Format, caching: PromptCaching<'
 fn translation_case(provider: Format, client: Format, arrival: Arrival, about: &str) -> Option<usize> {
     let route = (provider, client, arrival);
 
-    match about {
-        "-request" => return Some(translated_request(provider, client, PromptCaching::default())),
-        "-request-marked" => return Some(translated_request(provider, client, MARKS)),
-        _ => {}
+    // Ten turns, without and with automatic cache marks, and the conversation of a coding agent.
+    let request = match about {
+        "-request" => Some((requests::conversation(client), PromptCaching::default())),
+        "-request-marked" => Some((requests::conversation(client), MARKS)),
+        "-agent" => Some((requests::agent(client, 100_000), PromptCaching::default())),
+        _ => None,
+    };
+    if let Some((body, caching)) = request {
+        return Some(translated_request((provider, client), body, caching));
     }
     if let Some((_, size)) = SAME_TEXT.into_iter().find(|(name, _)| *name == about) {
         return Some(translated(route, Said::Text, Some(Fill::Text(size))));
@@ -304,6 +313,7 @@ fn main() -> ExitCode {
             for (provider, client) in translation::pairs() {
                 println!("{provider}-to-{client}");
                 println!("{provider}-to-{client}-request");
+                println!("{provider}-to-{client}-agent");
                 if provider == Format::Messages {
                     println!("{provider}-to-{client}-request-marked");
                 }
