@@ -2,7 +2,7 @@
 
 use super::seal::ProviderSignature;
 use super::{Input, ToolKind};
-use crate::json::{JsonStr, RawJson};
+use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind};
 
 /// Role of a turn's author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,8 +140,8 @@ pub enum Block<'a> {
         name: JsonStr<'a>,
         /// Result as blocks: text, images, files.
         content: Vec<Block<'a>>,
-        /// Result as one JSON object, in formats that carry it so.
-        object: Option<RawJson<'a>>,
+        /// Result as one JSON value, in formats that carry it so.
+        object: Option<ResultObject<'a>>,
         /// Whether the tool failed.
         error: bool,
         /// Function or custom tool.
@@ -162,6 +162,80 @@ impl<'a> Block<'a> {
     /// Creates a text block without cache breakpoint and signature.
     pub fn text(text: JsonStr<'a>) -> Self {
         Block::Text { text, cache: None, signature: None }
+    }
+}
+
+/// Result of a tool as one JSON value: mostly an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResultObject<'a> {
+    raw: RawJson<'a>,
+    wrapped: Option<(Wrapper, JsonStr<'a>)>,
+    reports_error: bool,
+}
+
+/// Name of a member that an object wraps a text with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrapper {
+    Output,
+    Result,
+    Error,
+}
+
+impl<'a> ResultObject<'a> {
+    /// Reads a value of any kind. Its members are looked at while they are skipped: results are long, and encoders would have
+    /// to scan them once more.
+    ///
+    /// # Errors
+    /// Returns an error if the text is not JSON.
+    pub fn read(json: &mut Cursor<'a>) -> Result<Self, JsonError> {
+        if json.kind()? != ValueKind::Object {
+            return Ok(ResultObject { raw: json.raw()?, wrapped: None, reports_error: false });
+        }
+        let from = json.offset();
+        let (mut members, mut wrapped, mut reports_error) = (0usize, None, false);
+        json.begin_object()?;
+        while let Some(name) = json.next_key()? {
+            members += 1;
+            let kind = json.kind()?;
+            reports_error |= kind != ValueKind::Null && name.is("error");
+            if kind == ValueKind::String {
+                let text = json.string()?;
+                wrapped = Wrapper::of(name).map(|wrapper| (wrapper, text));
+            } else {
+                json.skip()?;
+            }
+        }
+        let wrapped = wrapped.filter(|_| members == 1);
+        Ok(ResultObject { raw: json.since(from), wrapped, reports_error })
+    }
+
+    /// The value as it arrived.
+    pub fn raw(self) -> RawJson<'a> {
+        self.raw
+    }
+
+    /// Text of an object with a single text member `output`, `result` or `error`, such as `{"output":"..."}`. Formats that
+    /// require an object for a tool result wrap plain text this way. `None` for any other value.
+    pub fn wrapped_text(self) -> Option<JsonStr<'a>> {
+        self.wrapped.map(|(_, text)| text)
+    }
+
+    /// Whether the only member is a text `error`.
+    pub fn wraps_error(self) -> bool {
+        matches!(self.wrapped, Some((Wrapper::Error, _)))
+    }
+
+    /// Whether an object has a member `error` that is not `null`, among others or alone.
+    pub fn reports_error(self) -> bool {
+        self.reports_error
+    }
+}
+
+impl Wrapper {
+    fn of(name: JsonStr<'_>) -> Option<Self> {
+        [("output", Wrapper::Output), ("result", Wrapper::Result), ("error", Wrapper::Error)]
+            .into_iter()
+            .find_map(|(known, wrapper)| name.is(known).then_some(wrapper))
     }
 }
 
@@ -209,5 +283,53 @@ impl<'a> MediaSource<'a> {
         let Some(head) = head.strip_suffix(";base64") else { return plain };
         let mime = head.split(';').next().unwrap_or_default();
         MediaSource::Base64 { mime: JsonStr::from_escaped(mime), data: JsonStr::from_escaped(data) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads a value that others follow. Returns its wrapped text, whether it wraps an error, and whether it reports one.
+    fn read(value: &str) -> (Option<&str>, bool, bool) {
+        let text = format!("[ {value} ,7]").leak();
+        let mut json = Cursor::new(text);
+        json.begin_array().unwrap();
+        assert!(json.next_element().unwrap());
+        let object = ResultObject::read(&mut json).unwrap();
+        assert_eq!(object.raw().text(), value);
+        assert!(json.next_element().unwrap());
+        assert_eq!(json.u64_or_skip().unwrap(), Some(7));
+        (object.wrapped_text().map(JsonStr::escaped), object.wraps_error(), object.reports_error())
+    }
+
+    #[test]
+    fn result_object_wraps_a_text_if_it_is_the_only_member() {
+        assert_eq!(read(r#"{"output":"a\n\"b"}"#), (Some(r#"a\n\"b"#), false, false));
+        assert_eq!(read(r#"{ "r\u0065sult" : "" }"#), (Some(""), false, false));
+        assert_eq!(read(r#"{"error":"late"}"#), (Some("late"), true, true));
+        assert_eq!(read(r#"{"output":"a","output":"b"}"#), (None, false, false));
+        assert_eq!(read(r#"{"output":"a","exit":1}"#), (None, false, false));
+        assert_eq!(read(r#"{"exit":1,"output":"a"}"#), (None, false, false));
+        assert_eq!(read(r#"{"text":"a"}"#), (None, false, false));
+        assert_eq!(read(r#"{"output":{"output":"a"}}"#), (None, false, false));
+    }
+
+    #[test]
+    fn result_object_reports_an_error_that_is_not_null() {
+        assert_eq!(read(r#"{"exit":1,"error":{"code":5}}"#), (None, false, true));
+        assert_eq!(read(r#"{"error":null,"output":"a"}"#), (None, false, false));
+        assert_eq!(read(r#"{"output":{"error":"a"}}"#), (None, false, false));
+        assert_eq!(read("[1,{\"error\":2}]"), (None, false, false));
+        assert_eq!(read("5"), (None, false, false));
+    }
+
+    #[test]
+    fn result_object_that_is_broken_is_an_error() {
+        for broken in
+            ["", "{", r#"{"output""#, r#"{"output":}"#, r#"{"output":"a"#, r#"{"output":"a"]"#, "{5}"]
+        {
+            assert!(ResultObject::read(&mut Cursor::new(broken)).is_err(), "{broken}");
+        }
     }
 }

@@ -117,7 +117,7 @@ impl<'a> Tally<'a> {
             }
             Block::ToolResult { content, object, .. } => {
                 self.results += 1;
-                object.iter().for_each(|value| self.json(*value));
+                object.iter().for_each(|value| self.json(value.raw()));
                 content.iter().for_each(|block| self.block(block));
             }
             Block::Opaque { raw, .. } => self.json(*raw),

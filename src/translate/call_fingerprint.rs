@@ -49,7 +49,7 @@ impl HistoryHash {
             Block::ToolResult { content, object, .. } => {
                 self.hash.update(b"\0resu");
                 if let Some(object) = object {
-                    add_json(&mut self.hash, object.text());
+                    add_json(&mut self.hash, object.raw().text());
                 }
                 content.iter().for_each(|block| self.block(block));
             }

@@ -11,7 +11,7 @@ use super::Format;
 use super::loss::{self, LossPolicy};
 use crate::canonical::{Index, IndexKey};
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{Cursor, EscapedString, JsonStr, RawJson};
+use crate::json::{EscapedString, JsonStr, RawJson};
 
 /// Options of a response encoder: facts that the response itself does not hold. The same for streams and whole
 /// responses.
@@ -279,18 +279,6 @@ impl WrittenIds {
     fn numbered(id: Cow<'_, str>, number: u32) -> Cow<'_, str> {
         if number > 1 { Cow::Owned(format!("{id}_{number}")) } else { id }
     }
-}
-
-/// Returns the name and text of an object with a single text member `output`, `result` or `error`, such as
-/// `{"output":"..."}`. Formats that require an object for a tool result wrap plain text this way. `None` for any other
-/// value.
-pub fn wrapped(object: RawJson<'_>) -> Option<(&'static str, JsonStr<'_>)> {
-    let mut json = Cursor::new(object.text());
-    json.begin_object().ok()?;
-    let name = json.next_key().ok()??;
-    let name = ["output", "result", "error"].into_iter().find(|known| name.is(known))?;
-    let text = json.raw().ok()?.as_str()?;
-    json.next_key().ok()?.is_none().then_some((name, text))
 }
 
 /// Returns whether a finish reason means that the response is still pending. Background responses are queued first

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::media::{PartsEncoder, document_text};
-use crate::canonical::{Block, Input, ProviderSignature, Request, Role, Thinking, ToolKind, Turn};
-use crate::json::{JsonStr, RawJson, RopeBuilder, Sink, Writer, push_escaped};
+use crate::canonical::{
+    Block, Input, ProviderSignature, Request, ResultObject, Role, Thinking, ToolKind, Turn,
+};
+use crate::json::{JsonStr, RopeBuilder, Sink, Writer, push_escaped};
 use crate::wire::chat::details::write_again;
-use crate::wire::codec::wrapped;
 
 /// Text of a tool result that consists only of an image or a file, which follows in a separate user message.
 const SEE_BELOW: &str = "The result is in the next message.";
@@ -231,12 +232,12 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
     }
 
     /// Writes a result that is an object, as text. An object that only wraps a text is unwrapped.
-    fn object(&mut self, object: RawJson<'_>) {
-        match wrapped(object) {
-            Some((_, text)) => {
+    fn object(&mut self, object: ResultObject<'_>) {
+        match object.wrapped_text() {
+            Some(text) => {
                 self.json.paste(text);
             }
-            None => self.json.pasted(|out| push_escaped(out, object.text())),
+            None => self.json.pasted(|out| push_escaped(out, object.raw().text())),
         }
     }
 

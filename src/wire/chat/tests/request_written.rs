@@ -1,8 +1,10 @@
 //! Tests of requests of other formats, encoded for a provider of this format.
 
 use super::*;
-use crate::canonical::{Block as Part, CacheBreakpoint, Input, MediaSource, ProviderSignature, Role, Turn};
-use crate::json::RawJson;
+use crate::canonical::{
+    Block as Part, CacheBreakpoint, Input, MediaSource, ProviderSignature, ResultObject, Role, Turn,
+};
+use crate::json::{Cursor, RawJson};
 
 fn text(text: &str) -> Part<'_> {
     Part::text(js(text))
@@ -141,7 +143,7 @@ fn map_3_tool_results_are_text() {
     let object = |object: &'static str| {
         let mut block = result("c", vec![]);
         if let Part::ToolResult { object: slot, .. } = &mut block {
-            *slot = Some(RawJson::from_text(object));
+            *slot = Some(ResultObject::read(&mut Cursor::new(object)).unwrap());
         }
         messages(vec![(User, vec![block])])[0]["content"].take()
     };

@@ -11,7 +11,9 @@ use super::read::{
 use crate::canonical::content::TYPICAL_TURNS;
 use crate::canonical::request::Extra;
 use crate::canonical::seal::SignedCallId;
-use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
+use crate::canonical::{
+    Block, CacheBreakpoint, Input, MediaSource, ProviderSignature, ResultObject, Role, ToolKind, Turn,
+};
 use crate::error::ApiError;
 use crate::json::{Cursor, JsonStr, RawJson};
 use crate::wire::converse::media::MediaKind;
@@ -324,7 +326,7 @@ fn tool_result<'a>(
 }
 
 /// Blocks of a tool result, and its object.
-type ResultParts<'a> = (Vec<Block<'a>>, Option<RawJson<'a>>);
+type ResultParts<'a> = (Vec<Block<'a>>, Option<ResultObject<'a>>);
 
 /// Decodes the content of a tool result.
 fn result_parts<'a>(
@@ -342,7 +344,7 @@ fn result_parts<'a>(
         union_in(json, part, |kind, json| {
             match kind {
                 // Every other format has one object for a result at most, before its other parts.
-                "json" if found.is_none() => found = Some(raw(json)?),
+                "json" if found.is_none() => found = Some(ResultObject::read(json).map_err(not_json)?),
                 "json" => record_extra(extra, "tool_result_content", raw(json)?),
                 "toolUse" | "toolResult" => return Err(wrong(part, "a block without tools")),
                 _ => member(part, kind, json, extra, &mut content)?,

@@ -7,10 +7,10 @@ use base64_simd::STANDARD;
 use super::document::DocumentContent;
 use super::encode::RequestWriter;
 use super::plan::{Message, Plan, check_result_block, image_format, media_format};
-use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, Role, ToolKind};
-use crate::json::{JsonStr, RawJson};
+use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, ResultObject, Role, ToolKind};
+use crate::json::JsonStr;
 use crate::wire::Format;
-use crate::wire::codec::{make_id, wrapped};
+use crate::wire::codec::make_id;
 use crate::wire::converse::media::MediaKind;
 use crate::wire::converse::stream::put_input;
 
@@ -260,20 +260,20 @@ impl RequestWriter<'_, '_, '_> {
         self.json.end_object().end_object();
     }
 
-    fn result(&mut self, id: &str, content: &[Block<'_>], object: Option<RawJson<'_>>, error: bool) {
+    fn result(&mut self, id: &str, content: &[Block<'_>], object: Option<ResultObject<'_>>, error: bool) {
         self.json.begin_object().key("toolResult").begin_object();
         self.json.key("toolUseId").string(id).key("content").begin_array();
         let (dialect, own) = (self.dialect, self.notes.from() == Format::Converse);
         let (mut failed, mut is_empty) = (error, true);
         if let Some(object) = object {
             is_empty = false;
-            match wrapped(object).filter(|_| !own) {
-                Some((name, text)) => {
-                    failed |= name == "error";
+            match object.wrapped_text().filter(|_| !own) {
+                Some(text) => {
+                    failed |= object.wraps_error();
                     self.text(text);
                 }
                 None => {
-                    self.json.begin_object().key("json").raw(object).end_object();
+                    self.json.begin_object().key("json").raw(object.raw()).end_object();
                 }
             }
         }

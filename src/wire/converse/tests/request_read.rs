@@ -68,7 +68,7 @@ fn request_is_read_with_all_its_parts() {
     else {
         panic!("{:?}", request.turns[3])
     };
-    assert_eq!((content.len(), object.text()), (1, r#"{"n":2}"#));
+    assert_eq!((content.len(), object.raw().text()), (1, r#"{"n":2}"#));
     assert_eq!((request.max_output, request.stop.len()), (Some(9), 1));
     assert_eq!(request.sampling.top_k.unwrap().text(), "20");
     assert_eq!(request.thinking, Thinking::Budget(2048));

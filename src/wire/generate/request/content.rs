@@ -4,7 +4,7 @@ use super::calls::ConversationCalls;
 use super::read::{ReadFault, list, object, string, wrong};
 use super::turns::is_video_page;
 use crate::canonical::content::TYPICAL_TURNS;
-use crate::canonical::{Block, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
+use crate::canonical::{Block, Input, MediaSource, ProviderSignature, ResultObject, Role, ToolKind, Turn};
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 use crate::wire::generate::signature;
 
@@ -268,18 +268,10 @@ impl<'a> Reader<'a> {
                 match key {
                     "id" => id = string(json, || path(".id"))?,
                     "name" => name = string(json, || path(".name"))?,
-                    // Results are long: whether an object reports an error is found while it is skipped.
-                    "response" if json.kind()? == ValueKind::Object => {
-                        let from = json.offset();
-                        error = is_error(json)?;
-                        object_value = Some(json.since(from));
-                    }
+                    "response" if json.kind()? == ValueKind::String => text = text_blocks(json.string()?),
                     "response" => {
-                        let response = json.raw()?;
-                        match response.as_str() {
-                            Some(said) => text = text_blocks(said),
-                            None => (object_value, error) = (Some(response), false),
-                        }
+                        let response = ResultObject::read(json)?;
+                        (object_value, error) = (Some(response), response.reports_error());
                     }
                     "parts" => {
                         if self.depth >= MAX_DEPTH {
@@ -367,16 +359,6 @@ fn role_of(value: RawJson<'_>) -> Option<Role> {
         "system" => Role::System,
         _ => return None,
     })
-}
-
-/// Skips the object of a tool result. Returns whether it reports an error: it has a member `error`.
-fn is_error(json: &mut Cursor<'_>) -> Result<bool, ReadFault> {
-    let mut error = false;
-    object(json, String::new, |key, _, json| {
-        error |= key == "error";
-        Ok(json.skip()?)
-    })?;
-    Ok(error)
 }
 
 /// Reads the resolution of an image: `{"level":"MEDIA_RESOLUTION_LOW"}`.

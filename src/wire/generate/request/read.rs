@@ -39,7 +39,8 @@ pub(super) fn wrong(path: impl Into<String>, what: &str) -> ReadFault {
 
 /// Converts a name to camelCase.
 pub(super) fn camel(name: &str) -> Cow<'_, str> {
-    if !name.contains('_') {
+    // Byte by byte: names are short.
+    if name.bytes().all(|byte| byte != b'_') {
         return Cow::Borrowed(name);
     }
     let mut out = String::with_capacity(name.len());

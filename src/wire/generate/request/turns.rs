@@ -7,7 +7,8 @@ use base64_simd::STANDARD;
 use super::decode::VIDEO;
 use super::model;
 use crate::canonical::{
-    Block, CacheBreakpoint, Dialect, Index, IndexKey, Input, MediaSource, ProviderSignature, Request, Role,
+    Block, CacheBreakpoint, Dialect, Index, IndexKey, Input, MediaSource, ProviderSignature, Request,
+    ResultObject, Role,
 };
 use crate::json::{JsonStr, RawJson, RopeBuilder, Writer};
 use crate::wire::Format;
@@ -247,7 +248,7 @@ impl<'r> Contents<'_, '_, 'r> {
         id: JsonStr<'r>,
         name: JsonStr<'r>,
         content: &'r [Block<'r>],
-        object: Option<RawJson<'_>>,
+        object: Option<ResultObject<'_>>,
         error: bool,
     ) {
         // Other formats identify the call by its id only; this format needs the function's name.
@@ -282,8 +283,8 @@ impl<'r> Contents<'_, '_, 'r> {
 
     /// Writes the response of a tool, which must be an object: an object is written unchanged, anything else is
     /// wrapped.
-    fn response(&mut self, content: &[Block<'_>], object: Option<RawJson<'_>>, error: bool) {
-        if let Some(value) = object {
+    fn response(&mut self, content: &[Block<'_>], object: Option<ResultObject<'_>>, error: bool) {
+        if let Some(value) = object.map(ResultObject::raw) {
             if value.text().starts_with('{') {
                 self.json.raw(value);
             } else {

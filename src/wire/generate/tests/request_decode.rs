@@ -157,7 +157,7 @@ fn mapping_3_tool_results_are_decoded() {
         .iter()
         .map(|block| match block {
             Block::ToolResult { name, content, object, error, .. } => {
-                (name.escaped(), content.len(), object.map(|object| object.text()), *error)
+                (name.escaped(), content.len(), object.map(|object| object.raw().text()), *error)
             }
             other => panic!("{other:?}"),
         })

@@ -2,8 +2,8 @@ use serde_json::{Value, json};
 
 use super::dialect;
 use super::written::{call, model, of, raw, result, s, signed, text, tool, user, write, write_for};
-use crate::canonical::{Block, Dialect, Input, MediaSource, Request, Role, Turn};
-use crate::json::RopeBuilder;
+use crate::canonical::{Block, Dialect, Input, MediaSource, Request, ResultObject, Role, Turn};
+use crate::json::{Cursor, RopeBuilder};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::generate::request::encode;
@@ -136,7 +136,7 @@ fn mapping_3_tool_results_become_objects() {
     let with = |object: &'static str, failed| {
         let mut block = result("c", "f", vec![text(r#"{\"why\":1}"#)]);
         if let Block::ToolResult { object: slot, error, .. } = &mut block {
-            *slot = (!object.is_empty()).then(|| raw(object));
+            *slot = (!object.is_empty()).then(|| ResultObject::read(&mut Cursor::new(object)).unwrap());
             *error = failed;
         }
         block

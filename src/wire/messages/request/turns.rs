@@ -2,11 +2,10 @@
 
 use super::encode::RequestWriter;
 use super::plan::{DocumentForm, Message, Plan, call_id, check_result_block, image_type, trimmed};
-use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, Role};
+use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, ResultObject, Role};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::Format;
 use crate::wire::automatic_marks::is_blank;
-use crate::wire::codec::wrapped;
 use crate::wire::messages::arguments;
 
 impl RequestWriter<'_, '_, '_> {
@@ -258,7 +257,7 @@ impl RequestWriter<'_, '_, '_> {
     }
 
     /// Writes an object and the media that came with it. Returns whether the object reports a failure.
-    fn object_and_more(&mut self, object: RawJson<'_>, content: &[Block<'_>]) -> bool {
+    fn object_and_more(&mut self, object: ResultObject<'_>, content: &[Block<'_>]) -> bool {
         let (dialect, from) = (self.dialect, self.notes.from());
         self.json.key("content").begin_array();
         self.json.begin_object().key("type").string("text").key("text");
@@ -273,16 +272,11 @@ impl RequestWriter<'_, '_, '_> {
 
     /// Writes a tool result that is an object, as text. An object that only wraps a text is unwrapped. Returns whether
     /// it reports a failure.
-    fn object_result(&mut self, object: RawJson<'_>) -> bool {
-        match wrapped(object) {
-            Some((name, text)) => {
-                self.json.paste(text);
-                name == "error"
-            }
-            None => {
-                self.json.string(object.text());
-                false
-            }
-        }
+    fn object_result(&mut self, object: ResultObject<'_>) -> bool {
+        match object.wrapped_text() {
+            Some(text) => self.json.paste(text),
+            None => self.json.string(object.raw().text()),
+        };
+        object.wraps_error()
     }
 }

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::{Sent, by_budget, dialect, send, send_as};
 use crate::canonical::request::Extra;
 use crate::canonical::{
-    Block, CacheBreakpoint, Dialect, Input, MediaSource, ProviderSignature, Request, Role, Thinking,
-    ToolKind, Turn,
+    Block, CacheBreakpoint, Dialect, Input, MediaSource, ProviderSignature, Request, ResultObject, Role,
+    Thinking, ToolKind, Turn,
 };
-use crate::json::{JsonStr, RawJson};
+use crate::json::{Cursor, JsonStr, RawJson};
 use crate::wire::Format;
 
 pub(super) const fn s(text: &str) -> JsonStr<'_> {
@@ -284,7 +284,7 @@ fn mapping_3_tool_results_of_every_kind_are_encoded() {
     let object = |text: &'static str, error| {
         let mut block = result("a", vec![]);
         if let Block::ToolResult { object, error: failed, .. } = &mut block {
-            (*object, *failed) = (Some(RawJson::from_text(text)), error);
+            (*object, *failed) = (Some(ResultObject::read(&mut Cursor::new(text)).unwrap()), error);
         }
         one(block)
     };

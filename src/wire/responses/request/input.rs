@@ -3,10 +3,10 @@
 use base64_simd::STANDARD;
 
 use super::super::text::put_as_string;
-use crate::canonical::{Block, Dialect, Input, MediaSource, Request, Role, ToolKind, Turn};
+use crate::canonical::{Block, Dialect, Input, MediaSource, Request, ResultObject, Role, ToolKind, Turn};
 use crate::json::{JsonStr, RawJson, RopeBuilder, Sink, Writer};
 use crate::wire::Format;
-use crate::wire::codec::{LossNotes, make_id, wrapped};
+use crate::wire::codec::{LossNotes, make_id};
 
 type Json<'o> = Writer<'o, RopeBuilder>;
 
@@ -365,12 +365,12 @@ impl Items<'_, '_, '_> {
     }
 
     /// Writes a tool result that is an object as text. An object that only wraps a text is replaced by that text.
-    fn object(&mut self, object: RawJson<'_>) {
-        match wrapped(object) {
-            Some((_, text)) => {
+    fn object(&mut self, object: ResultObject<'_>) {
+        match object.wrapped_text() {
+            Some(text) => {
                 self.json.paste(text);
             }
-            None => self.as_string(object),
+            None => self.as_string(object.raw()),
         }
     }
 
@@ -378,7 +378,7 @@ impl Items<'_, '_, '_> {
         &mut self,
         id: JsonStr<'_>,
         content: &[Block<'_>],
-        object: Option<RawJson<'_>>,
+        object: Option<ResultObject<'_>>,
         kind: ToolKind,
     ) {
         self.json.begin_object().key("type").string(match kind {

@@ -2,7 +2,7 @@
 //! in one pass, before the type of the object is known.
 
 use super::{Fault, Path};
-use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource};
+use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, ResultObject};
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 
 /// Union of the members of all types of items and parts.
@@ -25,7 +25,7 @@ pub(super) struct InputMembers<'a> {
     pub summary: Vec<Block<'a>>,
     /// Parts of the member `output`.
     pub output: Vec<Block<'a>>,
-    pub output_object: Option<RawJson<'a>>,
+    pub output_object: Option<ResultObject<'a>>,
     pub tools: Option<RawJson<'a>>,
     text: Option<JsonStr<'a>>,
     refusal: JsonStr<'a>,
@@ -75,7 +75,7 @@ impl<'a> InputMembers<'a> {
                 "content" if is_item => piece.content = parts(json, body, path.member("content"))?,
                 "summary" if is_item => piece.summary = parts(json, body, path.member("summary"))?,
                 "output" if is_item => match json.kind()? {
-                    ValueKind::Object => piece.output_object = Some(json.raw()?),
+                    ValueKind::Object => piece.output_object = Some(ResultObject::read(json)?),
                     _ => piece.output = parts(json, body, path.member("output"))?,
                 },
                 "tools" => piece.tools = Some(json.raw()?),

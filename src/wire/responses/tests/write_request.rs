@@ -6,10 +6,10 @@ use super::*;
 use crate::canonical::content::CacheBreakpoint;
 use crate::canonical::request::Extra;
 use crate::canonical::{
-    Block as B, Input, MediaSource, OutputFormat, ProviderSignature, Request, Role, Thinking, Tool,
-    ToolChoice, Turn,
+    Block as B, Input, MediaSource, OutputFormat, ProviderSignature, Request, ResultObject, Role, Thinking,
+    Tool, ToolChoice, Turn,
 };
-use crate::json::{RawJson, RopeBuilder};
+use crate::json::{Cursor, RawJson, RopeBuilder};
 use crate::wire::loss::LossPolicy;
 
 fn user(words: &'static str) -> Turn<'static> {
@@ -121,7 +121,11 @@ fn mapping_03_tool_calls_and_results_are_items() {
             vec![
                 result("c1", vec![B::text(s("5"))], None),
                 result("c2", vec![B::text(s("done")), image.clone()], None),
-                result(long, vec![image.clone()], Some(raw("{\"t\": 5}"))),
+                result(
+                    long,
+                    vec![image.clone()],
+                    Some(ResultObject::read(&mut Cursor::new("{\"t\": 5}")).unwrap()),
+                ),
                 B::text(s("Well?")),
             ],
         ),
