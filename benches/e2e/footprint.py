@@ -5,10 +5,10 @@ stream, for each idle connection, and after the load has gone.
     PEERS=<the bench kit's folder> python3 benches/e2e/footprint.py [--binary target/release/model-gateway]
         [--only size,ready,idle,streams,idle-connections,decay,vocabulary] [--streams 1000,10000] [--threads 2]
 
-`streams` and `decay` need the bench kit's mock provider and load tool (mockllm and sseload); the rest needs only
-Python 3.9. Memory is Anonymous (heap and stacks) from /proc/PID/smaps_rollup, in KiB. Everything is on loopback.
+`streams` and `decay` need the bench kit's mock provider and load tool (mockllm and sseload), and streams over HTTP/2 the
+command h2load; the rest needs only Python 3.9. Memory is Anonymous (heap and stacks) from /proc/PID/smaps_rollup, in KiB. Everything is on loopback.
 """
-import argparse, hashlib, os, re, signal, socket, statistics, subprocess, sys, tempfile, time
+import argparse, hashlib, json, os, re, shutil, signal, socket, statistics, subprocess, sys, tempfile, time
 from pathlib import Path
 
 # The load tool's: it also sends it in the other header of the messages format, and two different keys are refused.
@@ -112,9 +112,16 @@ def start_mock():
     return mock, port
 
 
-def load(gateway, count, translated):
-    """Starts `count` streams, spread over four seconds."""
-    path, format = ("/v1/messages", "messages") if translated else ("/v1/chat/completions", "chat")
+def load(gateway, count, shape):
+    """Starts `count` streams, spread over four seconds; over HTTP/2 at once, a hundred on each connection."""
+    if shape == "http2":
+        body = Path(gateway.folder.name) / "body.json"
+        body.write_text(json.dumps({"model": "oa", "stream": True, "messages": [{"role": "user", "content": "x" * 320}]}))
+        return subprocess.Popen(
+            ["h2load", "-n", str(count), "-c", str(max(1, count // 100)), "-m", "100", "-d", body, "-H", f"authorization: Bearer {KEY}",
+             "-H", "content-type: application/json", f"http://127.0.0.1:{gateway.port}/v1/chat/completions"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    path, format = ("/v1/messages", "messages") if shape == "translated" else ("/v1/chat/completions", "chat")
     return subprocess.Popen(
         [Path(os.environ["PEERS"]) / "sseload/target/release/sseload", "--url", f"http://127.0.0.1:{gateway.port}{path}",
          "--fmt", format, "--model", "oa", "-H", f"authorization: Bearer {KEY}", "--warmup", "0", "--json", "-c", str(count),
@@ -122,26 +129,29 @@ def load(gateway, count, translated):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def peak_of(gateway, count, translated):
-    client, peak = load(gateway, count, translated), 0
+def peak_of(gateway, count, shape):
+    client, peak = load(gateway, count, shape), 0
     while client.poll() is None:
         peak = max(peak, gateway.memory())
         time.sleep(0.5)
     said = client.stdout.read()
-    errors = re.search(r'"errors":\s*(\d+)', said)
-    return peak, errors.group(1) if errors else said[-300:]
+    errors = re.search(r'"errors":\s*(\d+)|(?<= )(\d+) failed', said)
+    return peak, next(filter(None, errors.groups())) if errors else said[-300:]
 
 
 def streams(options):
     mock, port = start_mock()
     try:
         for count in map(int, options.streams.split(",")):
-            for translated in (False, True):
+            for shape in ("verbatim", "translated", "http2"):
+                if shape == "http2" and not shutil.which("h2load"):
+                    print(f"streams: {count} http2: skipped, h2load is not on this machine")
+                    continue
                 with Gateway(options, 1, port) as gateway:
                     time.sleep(1)
                     before = gateway.memory()
-                    peak, errors = peak_of(gateway, count, translated)
-                    print(f"streams: {count} {'translated' if translated else 'verbatim'}: "
+                    peak, errors = peak_of(gateway, count, shape)
+                    print(f"streams: {count} {shape}: "
                           f"{(peak - before) / count:.1f} KiB each ({before} -> {peak}), errors {errors}", flush=True)
     finally:
         mock.kill()
@@ -178,11 +188,11 @@ def decay(options):
     try:
         with Gateway(options, 1, port) as gateway:
             # The first requests create what stays: buffers of the logs, threads, connections to the provider.
-            peak_of(gateway, 50, True)
+            peak_of(gateway, 50, "translated")
             time.sleep(1)
             before = gateway.memory()
             count = int(options.streams.split(",")[0])
-            peak, errors = peak_of(gateway, count, True)
+            peak, errors = peak_of(gateway, count, "translated")
             ended, row = time.monotonic(), []
             for after in DECAY:
                 time.sleep(max(0, ended + after - time.monotonic()))
