@@ -101,10 +101,10 @@ fn mapping_03_tool_calls_and_results_are_items() {
         kind: ToolKind::Function,
         cache: None,
     };
-    let long = "x".repeat(80);
-    let long: &'static str = Box::leak(long.into_boxed_str());
+    let long: &'static str = Box::leak("x".repeat(80).into_boxed_str());
     let png = MediaSource::Base64 { mime: s("image/png"), data: s("iVBO") };
     let image = B::Image { source: png, detail: s(""), cache: None, signature: None };
+    let object = ResultObject::read(&mut Cursor::new("{\"t\": 5}")).unwrap();
     let (body, lost) = from_chat(&ask(vec![
         user("?"),
         Turn::new(
@@ -121,11 +121,7 @@ fn mapping_03_tool_calls_and_results_are_items() {
             vec![
                 result("c1", vec![B::text(s("5"))], None),
                 result("c2", vec![B::text(s("done")), image.clone()], None),
-                result(
-                    long,
-                    vec![image.clone()],
-                    Some(ResultObject::read(&mut Cursor::new("{\"t\": 5}")).unwrap()),
-                ),
+                result(long, vec![image.clone()], Some(object)),
                 B::text(s("Well?")),
             ],
         ),
