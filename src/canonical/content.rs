@@ -169,17 +169,12 @@ impl<'a> Block<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResultObject<'a> {
     raw: RawJson<'a>,
-    wrapped: Option<(Wrapper, JsonStr<'a>)>,
+    wrapped: Option<JsonStr<'a>>,
     reports_error: bool,
 }
 
-/// Name of a member that an object wraps a text with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wrapper {
-    Output,
-    Result,
-    Error,
-}
+/// Names of the only member of an object that wraps a text.
+const WRAPPERS: [&str; 3] = ["output", "result", "error"];
 
 impl<'a> ResultObject<'a> {
     /// Reads a value of any kind. Its members are looked at while they are skipped: results are long, and encoders would have
@@ -200,7 +195,7 @@ impl<'a> ResultObject<'a> {
             reports_error |= kind != ValueKind::Null && name.is("error");
             if kind == ValueKind::String {
                 let text = json.string()?;
-                wrapped = Wrapper::of(name).map(|wrapper| (wrapper, text));
+                wrapped = WRAPPERS.iter().any(|known| name.is(known)).then_some(text);
             } else {
                 json.skip()?;
             }
@@ -217,25 +212,17 @@ impl<'a> ResultObject<'a> {
     /// Text of an object with a single text member `output`, `result` or `error`, such as `{"output":"..."}`. Formats that
     /// require an object for a tool result wrap plain text this way. `None` for any other value.
     pub fn wrapped_text(self) -> Option<JsonStr<'a>> {
-        self.wrapped.map(|(_, text)| text)
+        self.wrapped
     }
 
     /// Whether the only member is a text `error`.
     pub fn wraps_error(self) -> bool {
-        matches!(self.wrapped, Some((Wrapper::Error, _)))
+        self.wrapped.is_some() && self.reports_error
     }
 
     /// Whether an object has a member `error` that is not `null`, among others or alone.
     pub fn reports_error(self) -> bool {
         self.reports_error
-    }
-}
-
-impl Wrapper {
-    fn of(name: JsonStr<'_>) -> Option<Self> {
-        [("output", Wrapper::Output), ("result", Wrapper::Result), ("error", Wrapper::Error)]
-            .into_iter()
-            .find_map(|(known, wrapper)| name.is(known).then_some(wrapper))
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::head::{HeadFault, HeadScan};
 use super::header_timeout::HeaderTimeoutStream;
 use super::hooks::{ExchangeHooks, HookFuture, Upgrade};
-use super::request::handle_request;
+use super::request::{BROKEN, handle_request, refuse_request};
 use super::shutdown::DrainGuard;
 use crate::error::{ApiError, ErrorKind};
 
@@ -28,8 +28,6 @@ use crate::error::{ApiError, ErrorKind};
 /// way.
 pub(in crate::proxy) const NEW_CONNECTION_GRACE: Duration = Duration::from_secs(1);
 
-/// Write time-out of the error response to a malformed head.
-const BROKEN: Duration = Duration::from_secs(2);
 /// Time and bytes for which input after a malformed head is read, so that the client receives the response and not a
 /// reset.
 const LINGER: Duration = Duration::from_millis(500);
@@ -250,14 +248,7 @@ async fn parse_head<P: ExchangeHooks>(proxy: &P, session: &mut Session) -> bool 
         return false;
     }
     let told = ApiError::new(ErrorKind::InvalidHead, "The request head is not valid HTTP.");
-    let (head, body) = proxy.refuse_head(&told);
-    let refusing = async {
-        let client = &mut session.downstream_session;
-        client.set_keepalive(None);
-        client.write_response_header(head).await?;
-        client.write_response_body(body, true).await
-    };
-    let _ = tokio::time::timeout(BROKEN, refusing).await;
+    refuse_request(proxy, session, &told).await;
     false
 }
 

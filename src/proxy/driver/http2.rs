@@ -12,14 +12,10 @@ use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
 use pingora::server::ShutdownWatch;
-use tokio::time::timeout;
 
 use super::hooks::ExchangeHooks;
-use super::request::{handle_request, session_of};
+use super::request::{handle_request, refuse_request, session_of};
 use crate::error::{ApiError, ErrorKind};
-
-/// Write time-out of the refusal of a tunnel.
-const REFUSAL: Duration = Duration::from_secs(2);
 
 /// Server of HTTP/2 connections. Pingora's `ServerApp` for it makes the HTTP/2 handshake, accepts the streams of a
 /// connection and closes it when it is idle or the process drains.
@@ -49,7 +45,9 @@ impl<P: ExchangeHooks + 'static> HttpServerApp for Http2Server<P> {
     ) -> Option<ReusedHttpStream> {
         let mut session = session_of(&self.proxy, client);
         if session.req_header().method == Method::CONNECT {
-            let _ = timeout(REFUSAL, refuse_tunnel(&self.proxy, &mut session.downstream_session)).await;
+            // It asks for a tunnel to a host and has no path (RFC 9113, section 8.5).
+            let message = "The request head is not valid: it asks for a tunnel.";
+            refuse_request(&self.proxy, &mut session, &ApiError::new(ErrorKind::InvalidHead, message)).await;
             return None;
         }
         let reusable = {
@@ -70,12 +68,4 @@ impl<P: ExchangeHooks + 'static> HttpServerApp for Http2Server<P> {
     fn h2_options(&self) -> Option<H2Options> {
         Some(self.h2_options.clone())
     }
-}
-
-/// Writes the error response to `CONNECT`, which asks for a tunnel to a host and has no path (RFC 9113, section 8.5).
-async fn refuse_tunnel<P: ExchangeHooks>(proxy: &P, client: &mut ServerSession) -> pingora::Result<()> {
-    let error = ApiError::new(ErrorKind::InvalidHead, "The request head is not valid: it asks for a tunnel.");
-    let (head, body) = proxy.refuse_head(&error);
-    client.write_response_header(head).await?;
-    client.write_response_body(body, true).await
 }

@@ -1,11 +1,16 @@
 //! One request, whatever carries it: its session, and the phases that it runs through.
 
 use std::io::Cursor;
+use std::time::Duration;
 
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 
 use super::hooks::ExchangeHooks;
+use crate::error::ApiError;
+
+/// Write time-out of the error response to a malformed head.
+pub(super) const BROKEN: Duration = Duration::from_secs(2);
 
 /// Creates the session of a request that does not come over HTTP/1.
 pub(super) fn session_of<P: ExchangeHooks>(proxy: &P, client: ServerSession) -> Session {
@@ -14,6 +19,18 @@ pub(super) fn session_of<P: ExchangeHooks>(proxy: &P, client: ServerSession) -> 
     let mut session = Session::new_h1_with_modules(unused, proxy.modules());
     *session.downstream_session = client;
     session
+}
+
+/// Writes the error response to a request whose head is not valid. A connection of HTTP/1 cannot be used for another one.
+pub(super) async fn refuse_request<P: ExchangeHooks>(proxy: &P, session: &mut Session, error: &ApiError) {
+    let (head, body) = proxy.refuse_head(error);
+    let refusing = async {
+        let client = &mut session.downstream_session;
+        client.set_keepalive(None);
+        client.write_response_header(head).await?;
+        client.write_response_body(body, true).await
+    };
+    let _ = tokio::time::timeout(BROKEN, refusing).await;
 }
 
 /// Handles a request: calls the phases as Pingora's `HttpProxy` does. Returns false if the connection cannot be used for
