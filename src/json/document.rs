@@ -13,6 +13,7 @@ use super::members::Member;
 use super::rope::{Edit, Rope};
 use super::scan::Scanner;
 use super::scan_error::ScanError;
+use super::surrogates::replace_lone;
 use super::utf8::Utf8Error;
 use super::wanted_members::WantedMembers;
 
@@ -197,7 +198,7 @@ pub struct DocumentReader {
 /// Document that was read to its end: valid JSON, and an object.
 #[derive(Debug)]
 pub struct ScannedDocument {
-    /// Text of the document, unchanged.
+    /// Text of the document. Lone halves of surrogate pairs are replaced, all else is unchanged.
     pub text: JsonRope,
     /// Members of the outermost object, in order.
     pub members: SmallVec<[Member; 12]>,
@@ -253,6 +254,12 @@ impl DocumentReader {
             return Err(Box::new((error, self.text)));
         }
         let words_found = self.scan.words_found();
+        if self.scan.has_lone_surrogate() {
+            // Escapes of ASCII are replaced by others of the same length: the offsets and the UTF-8 stay valid.
+            let mut whole = self.text.into_contiguous().to_vec();
+            replace_lone(&mut whole);
+            self.text = Rope::from(Bytes::from(whole));
+        }
         let (members, tails) = self.scan.into_found();
         // The scanner has checked the bytes of all pieces in order, which are those that the rope stores.
         Ok(ScannedDocument { text: JsonRope(self.text), members, tails, words_found })
@@ -298,7 +305,8 @@ fn known_utf8(bytes: &[u8]) -> &str {
     //   is true;
     // - a part of a `JsonRope` for which `is_whole_characters` is true.
     // A `JsonRope` is built from the pieces that a `Scanner` accepted to the end, which includes that all of them
-    // together are UTF-8. `Bytes` do not change.
+    // together are UTF-8, or from a copy in which escapes of ASCII were replaced by such of the same length. `Bytes` do
+    // not change.
     unsafe { std::str::from_utf8_unchecked(bytes) }
 }
 

@@ -142,8 +142,9 @@ fn end_in(
 }
 
 /// Skips string text and complete, valid escapes, in whole blocks. Returns the position where it stops, which is never
-/// inside an escape. The rest that is shorter than a block is not scanned.
-pub(super) fn escaped_run(bytes: &[u8], from: usize) -> usize {
+/// inside an escape. The rest that is shorter than a block is not scanned. Calls `note` for each `\u` escape, with where it
+/// starts and its UTF-16 unit.
+pub(super) fn escaped_run(bytes: &[u8], from: usize, mut note: impl FnMut(usize, u32)) -> usize {
     let (mut at, mut carry) = (from, false);
     let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
     // Wider vectors do not pay here: each escape is checked by itself, which costs more than the masks.
@@ -153,7 +154,7 @@ pub(super) fn escaped_run(bytes: &[u8], from: usize) -> usize {
         let mut left = escaped & (ends.wrapping_sub(1) & !ends);
         while left != 0 {
             let place = at + left.trailing_zeros() as usize;
-            if !is_escape(bytes, place) {
+            if !is_escape(bytes, place, &mut note) {
                 return place - 1;
             }
             left &= left - 1;
@@ -169,11 +170,18 @@ pub(super) fn escaped_run(bytes: &[u8], from: usize) -> usize {
 
 /// Returns true if the bytes at `at`, behind a backslash, complete a valid escape.
 #[inline]
-fn is_escape(bytes: &[u8], at: usize) -> bool {
+fn is_escape(bytes: &[u8], at: usize, note: &mut impl FnMut(usize, u32)) -> bool {
     match bytes.get(at) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => true,
         Some(b'u') => {
-            bytes.get(at + 1..at + 5).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+            let digits = bytes.get(at + 1..at + 5).unwrap_or_default();
+            let unit =
+                digits.iter().try_fold(0, |unit, digit| Some(unit << 4 | char::from(*digit).to_digit(16)?));
+            if let Some(unit) = unit.filter(|_| digits.len() == 4) {
+                note(at.saturating_sub(1), unit);
+                return true;
+            }
+            false
         }
         _ => false,
     }

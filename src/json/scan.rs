@@ -14,58 +14,14 @@ use super::cursor::ValueKind;
 use super::members::{Member, Name, doubled};
 use super::run::{escaped_run, plain_run};
 use super::scan_error::{MOST_MEMBERS, ScanError, ScanErrorKind};
+use super::scan_state::{State, Word};
+use super::surrogates::Halves;
 use super::utf8::Utf8;
 use super::wanted_members::{MemberNames, WantedMembers};
 use super::wanted_words::CutString;
 
 /// Maximum nesting depth. Recursive readers behind the gateway have limits of this order.
 const MAX_DEPTH: usize = 512;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Before a value.
-    Value,
-    /// After `{`: a name or `}`.
-    ObjectStart,
-    /// After `,` in an object: a name.
-    Name,
-    Colon,
-    /// After `[`: a value or `]`.
-    ArrayStart,
-    /// After a value: `,`, the end of the container, or the end of the document.
-    After,
-    String,
-    Escape,
-    /// Inside `\u`, with this number of hexadecimal digits left.
-    Hex(u8),
-    Minus,
-    Zero,
-    Digits,
-    Point,
-    Fraction,
-    Exponent,
-    ExponentSign,
-    ExponentDigits,
-    /// Inside `true`, `false` or `null`, with the number of letters read so far.
-    Word(Word, u8),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Word {
-    True,
-    False,
-    Null,
-}
-
-impl Word {
-    fn text(self) -> &'static [u8] {
-        match self {
-            Word::True => b"true",
-            Word::False => b"false",
-            Word::Null => b"null",
-        }
-    }
-}
 
 /// Scanner of one document that arrives in pieces.
 ///
@@ -91,6 +47,9 @@ pub struct Scanner {
     depth: usize,
     /// Number of bytes in all pieces before the current one.
     offset: usize,
+    /// Digits of the current `\u` escape.
+    hex: u32,
+    halves: Halves,
     utf8: Utf8,
     /// Whether the current string is a member name.
     in_name: bool,
@@ -130,6 +89,8 @@ impl Scanner {
             stack: SmallVec::new(),
             depth: 0,
             offset: 0,
+            hex: 0,
+            halves: Halves::default(),
             utf8: Utf8::default(),
             in_name: false,
             name: Name::new(),
@@ -244,7 +205,8 @@ impl Scanner {
                     self.name.keep_backslash();
                 } else {
                     // Text with one escape mostly has many (programs, JSON in JSON): check a block of them at once.
-                    let reached = escaped_run(piece, end);
+                    let note = |at, unit| self.halves.note(self.offset + at, unit);
+                    let reached = escaped_run(piece, end, note);
                     if reached > end {
                         return Ok(reached);
                     }
@@ -267,6 +229,11 @@ impl Scanner {
     /// for a word that is present and written without escapes.
     pub fn words_found(&self) -> u32 {
         self.seen
+    }
+
+    /// Returns whether a string has an escape of half a surrogate pair without the other half.
+    pub(super) fn has_lone_surrogate(&self) -> bool {
+        self.halves.has_lone()
     }
 
     /// Scans one byte outside of plain string text. Returns whether the byte is consumed.
@@ -309,7 +276,11 @@ impl Scanner {
                     return self.syntax(at, "a \\u escape needs four hexadecimal digits");
                 }
                 self.keep_escaped(byte);
+                self.hex = self.hex << 4 | char::from(byte).to_digit(16).unwrap_or_default();
                 self.state = if left == 1 { State::String } else { State::Hex(left - 1) };
+                if left == 1 {
+                    self.halves.note((at + 1).saturating_sub(6), self.hex & 0xffff);
+                }
             }
             State::Word(word, seen) => {
                 if word.text().get(usize::from(seen)) != Some(&byte) {
