@@ -81,6 +81,7 @@ pub(super) fn conversation(messages: &[Value], rules: Rules) -> Result<Conversat
                     let block = Fields::new(block, format!("messages.{at}.content.{index}"));
                     read_block(&block, role, at, rules, &mut talk, &mut calls)?;
                 }
+                check_last(blocks, at)?;
             }
             _ => return Err(should_be(&fields.at("content"), "a valid list")),
         }
@@ -91,6 +92,16 @@ pub(super) fn conversation(messages: &[Value], rules: Rules) -> Result<Conversat
     }
     check_prefill(messages, rules)?;
     Ok(talk)
+}
+
+fn check_last(blocks: &[Value], at: usize) -> Result<(), ApiError> {
+    let kind = blocks.last().and_then(|block| block["type"].as_str()).unwrap_or_default();
+    if matches!(kind, "thinking" | "redacted_thinking") {
+        return Err(ApiError::invalid(format!(
+            "messages.{at}: The final block in an assistant message cannot be `{kind}`."
+        )));
+    }
+    Ok(())
 }
 
 fn say(text: &str, role: &str, talk: &mut Conversation) {
@@ -210,12 +221,34 @@ fn read_block<'a>(
         "tool_result" => {
             let id = tagged.require("tool_use_id")?;
             calls.result(id, &block.path)?;
+            check_failure(&tagged)?;
             let text = result_text(&tagged, talk)?;
             talk.result(id, text);
         }
         _ => {}
     }
     Ok(())
+}
+
+/// Checks that a result with `is_error` is text, and not empty.
+fn check_failure(result: &Fields<'_>) -> Result<(), ApiError> {
+    if result.boolean("is_error")? != Some(true) {
+        return Ok(());
+    }
+    let refusal = |why: &str| Err(ApiError::invalid(format!("{}: {why}", result.at("content"))));
+    match result.get("content") {
+        None => refusal("content cannot be empty if `is_error` is true"),
+        Some(Value::String(text)) if text.is_empty() => {
+            refusal("content cannot be empty if `is_error` is true")
+        }
+        Some(Value::Array(blocks)) if blocks.is_empty() => {
+            refusal("content cannot be empty if `is_error` is true")
+        }
+        Some(Value::Array(blocks)) if blocks.iter().any(|block| block["type"] != "text") => {
+            refusal("all content must be type `text` if `is_error` is true")
+        }
+        Some(_) => Ok(()),
+    }
 }
 
 /// Returns the text of a tool result, and counts its images and documents.

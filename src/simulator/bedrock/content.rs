@@ -52,6 +52,7 @@ struct Reader<'a> {
     has_text: bool,
     needs_text: bool,
     has_media: bool,
+    ends_in_reasoning: bool,
     attachments: Attachments<'a>,
 }
 
@@ -69,6 +70,7 @@ impl<'a> Reader<'a> {
             has_text: false,
             needs_text: false,
             has_media: false,
+            ends_in_reasoning: false,
             attachments: Attachments::default(),
         }
     }
@@ -103,6 +105,7 @@ impl<'a> Reader<'a> {
         }
         self.role = role;
         (self.results, self.has_text, self.needs_text, self.has_media) = (0, false, false, false);
+        self.ends_in_reasoning = false;
         self.calls.clear();
         self.attachments = self.attachments.next_turn();
         Ok(())
@@ -118,6 +121,7 @@ impl<'a> Reader<'a> {
                 if is_user { "user" } else { "assistant" }
             ))
         };
+        self.ends_in_reasoning = kind == "reasoningContent";
         match kind {
             "text" => self.text(value, &path),
             "image" | "document" | "video" | "audio" => {
@@ -288,6 +292,11 @@ impl<'a> Reader<'a> {
                 "The messages field contains a document without a text block. Include a text block in the message and \
                  try again.",
             ));
+        }
+        if self.ends_in_reasoning && self.model.family == Family::Claude {
+            return Err(ApiError::of_model(&format!(
+                "{path}: The final block in an assistant message cannot be `thinking`."
+            )));
         }
         if self.role == "user" {
             if !self.open.is_empty() {

@@ -159,6 +159,12 @@ fn read<'a>(
         Some(choice) => read_choice(choice, "tool_choice")?,
         None => Choice::Auto,
     };
+    if let Choice::Named(names) = &ask.choice
+        && let Some(unknown) = names.iter().find(|name| !ask.tools.iter().any(|tool| tool.name == **name))
+    {
+        let message = format!("Tool choice '{unknown}' not found in 'tools' parameter.");
+        return Err(ApiError::invalid(message).param("tool_choice"));
+    }
     ask.one_call = fields.boolean("parallel_tool_calls")? == Some(false);
     ask.format = format(fields, &everything)?;
     ask.max_tokens = fields.integer("max_output_tokens", 16)?;
