@@ -90,6 +90,8 @@ pub enum Block<'a> {
         /// Prompt-cache breakpoint behind this block.
         cache: Option<CacheBreakpoint>,
     },
+    /// Search result that the client supplies, so that the response can cite it.
+    SearchResult(Box<SearchResult<'a>>),
     /// Audio.
     Audio {
         /// Location of the audio.
@@ -163,6 +165,21 @@ impl<'a> Block<'a> {
     pub fn text(text: JsonStr<'a>) -> Self {
         Block::Text { text, cache: None, signature: None }
     }
+}
+
+/// Search result that the client supplies.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SearchResult<'a> {
+    /// Title; may be empty.
+    pub title: JsonStr<'a>,
+    /// Where it is from: an address or another name; may be empty.
+    pub source: JsonStr<'a>,
+    /// Its texts.
+    pub texts: Vec<JsonStr<'a>>,
+    /// Whether the response is to cite it.
+    pub cites: bool,
+    /// Prompt-cache breakpoint behind this block.
+    pub cache: Option<CacheBreakpoint>,
 }
 
 /// Result of a tool as one JSON value: mostly an object.

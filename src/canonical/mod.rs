@@ -34,7 +34,7 @@ pub mod video;
 
 pub use answer::Answer;
 pub use breakpoints::{BreakpointRule, BreakpointSupport, CachePolicy};
-pub use content::{Block, CacheBreakpoint, MediaSource, ResultObject, Role, Turn};
+pub use content::{Block, CacheBreakpoint, MediaSource, ResultObject, Role, SearchResult, Turn};
 pub use dialect::Dialect;
 pub use event::{BlockKind, Citation, Delta, Event, Finish, LocationUnit, SourceLocation, Start, ToolKind};
 pub use grammar::Grammar;

@@ -63,6 +63,8 @@ pub enum ToolChoice<'a> {
     Required,
     /// The tool of this name must be called.
     Tool(JsonStr<'a>),
+    /// The provider's web search must be used.
+    Search,
     /// Only the tools in this list may be called.
     Allowed {
         /// Names of the allowed tools.

@@ -203,8 +203,11 @@ pub(super) fn dialect<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         let is_native = messages(Dialect { structured: Structured::Native, ..base }, model).structured;
         // Older models refuse the tool choice of their own beside that of the format.
         let is_single = claude_version(model).is_none_or(|version| version >= (4, 5));
-        let extensions: &[&str] =
-            if is_single { &["disable_parallel_tool_use", "top_k"] } else { &["top_k"] };
+        let extensions: &[&str] = if is_single {
+            &["disable_parallel_tool_use", "search_result", "top_k"]
+        } else {
+            &["search_result", "top_k"]
+        };
         return Dialect { structured: is_native, extensions, ..claude };
     }
     if has("nova") {

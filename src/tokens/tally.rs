@@ -103,6 +103,10 @@ impl<'a> Tally<'a> {
                 self.escaped(*name);
                 self.file(source);
             }
+            Block::SearchResult(result) => {
+                [result.title, result.source].into_iter().for_each(|text| self.escaped(text));
+                result.texts.iter().for_each(|text| self.escaped(*text));
+            }
             Block::Audio { source } => self.media += media::audio(source),
             Block::Video { source } => self.media += media::video(source),
             // Providers do not count reasoning of earlier turns.

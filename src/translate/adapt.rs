@@ -4,7 +4,10 @@
 use bumpalo::Bump;
 
 use super::fit::fit;
+use super::remote_parts::refuse_stored_media;
 use super::restore::Restore;
+use super::results::ToolOutput;
+use super::{hosted_choice, open_reasoning, search_texts};
 use crate::canonical::dialect::{ReasoningParameter, Structured};
 use crate::canonical::{
     Block, Dialect, Index, IndexKey, Input, MediaSource, OutputFormat, ProviderSignature, Request, Role,
@@ -39,7 +42,11 @@ pub(super) fn adapt<'a>(
     let mut restore = Restore::default();
     restore.tagged = dialect.think_tags;
     count_choices(request, notes);
+    refuse_stored_media(request, notes);
+    search_texts::write(request, dialect, notes);
+    hosted_choice::recognize(request, notes);
     fit(request, dialect, notes, bump);
+    hosted_choice::settle(request, notes);
     if let Thinking::Budget(wished @ 1..) = request.thinking
         && let ReasoningParameter::Budget(told) = dialect.reasoning.reasoning_parameter(request.thinking)
         && told != wished
@@ -192,6 +199,7 @@ fn settle_history<'a>(
     // Calls of the latest assistant turns, in order; their results are expected next.
     let mut calls = Index::default();
     let (mut all_calls, mut names) = (Index::default(), Vec::new());
+    let mut behind = Vec::new();
     for turn in &mut request.turns {
         if turn.role == Role::Assistant && !calls.is_empty() && !has_calls(turn) {
             calls.clear();
@@ -213,8 +221,9 @@ fn settle_history<'a>(
                     all_calls.push(key);
                     names.push(*name);
                 }
-                Block::ToolResult { id, name, kind, content, .. } => {
+                Block::ToolResult { id, name, kind, content, object, error, .. } => {
                     // Before the encoders choose the form of the result by its blocks.
+                    ToolOutput { content, object, error }.settle(notes, &mut behind, bump);
                     content.retain(|block| keep_opaque(block, notes));
                     if !custom_tools {
                         *kind = ToolKind::Function;
@@ -244,8 +253,10 @@ fn settle_history<'a>(
             Block::Reasoning { text, signature: None, hidden } => !hidden && !text.is_empty(),
             block => keep_opaque(block, notes),
         });
+        turn.blocks.append(&mut behind);
         order_results(turn, &calls);
     }
+    open_reasoning::leave_out(request, dialect, notes);
     order_result_turns(&mut request.turns);
 }
 

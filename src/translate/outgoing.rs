@@ -18,7 +18,9 @@ use super::resume::PrefillState;
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, BreakpointRule, Dialect, OutputFormat, Request, Thinking};
 use crate::error::ApiError;
-use crate::json::{Cursor, EscapedString, JsonStr, JsonText, RawJson, Rope, RopeBuilder, Sink};
+use crate::json::{
+    Cursor, EscapedString, JsonStr, JsonText, RawJson, Rope, RopeBuilder, Sink, with_whole_characters,
+};
 use crate::wire::codec::{Loss, LossNotes, ReplyOptions, Sealer};
 use crate::wire::responses::stored::Conversation;
 use crate::wire::{Format, generate, messages};
@@ -311,7 +313,7 @@ fn inline_schema<'a>(request: &mut Request<'a>, client: Format, bump: &'a Bump) 
         && let OutputFormat::Schema { schema, .. } = &mut request.output
         && let Some(text) = schema.as_str()
     {
-        *schema = RawJson::from_text(bump.alloc_str(text.decode().trim()));
+        *schema = RawJson::from_text(bump.alloc_str(&with_whole_characters(text.decode().trim())));
     }
 }
 

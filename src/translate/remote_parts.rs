@@ -8,6 +8,7 @@ use super::outgoing::{StoreOptions, whole};
 use crate::canonical::{Block, Dialect, Index, IndexKey, MediaSource, Request};
 use crate::json::JsonStr;
 use crate::wire::Format;
+use crate::wire::codec::LossNotes;
 use crate::wire::images::file;
 
 /// Media fetched from one address.
@@ -162,6 +163,35 @@ fn link_of<'b, 'a>(
         MediaSource::Url { url, .. } if !follows && is_web(*url) => Some(source),
         _ => None,
     }
+}
+
+/// Refuses media in the storage of a cloud (`s3://`, `gs://`) that neither the provider nor the gateway can fetch.
+pub(super) fn refuse_stored_media(request: &mut Request<'_>, notes: &mut LossNotes) {
+    let reads = |url: JsonStr<'_>| {
+        let scheme = url.escaped().split_once(':').map_or("", |(scheme, _)| scheme);
+        !["s3", "gs"].iter().any(|stored| scheme.eq_ignore_ascii_case(stored))
+    };
+    if notes.from() == notes.to()
+        || !matches!(notes.to(), Format::Chat | Format::Messages | Format::Responses)
+    {
+        return;
+    }
+    each_block(request, &mut |block| {
+        let (source, element) = match block {
+            Block::Image { source, .. } => (source, "image_url"),
+            Block::File { source, .. } => (source, "file_url"),
+            Block::Audio { source } => (source, "audio"),
+            Block::Video { source } => (source, "video"),
+            _ => return,
+        };
+        if let MediaSource::Url { url, .. } = source
+            && !reads(*url)
+        {
+            let message =
+                format!("This model cannot read '{}': send the bytes or a web address.", url.decode());
+            notes.refuse(if notes.from() == Format::Converse { "s3Location" } else { element }, message);
+        }
+    });
 }
 
 fn is_web(url: JsonStr<'_>) -> bool {

@@ -103,7 +103,7 @@ fn is_deferred(tool: &Tool<'_>) -> bool {
 fn last_block<'r, 'a>(blocks: &[&'r Block<'a>]) -> Option<&'r Block<'a>> {
     blocks.iter().rev().copied().find(|block| match block {
         Block::Text { text, .. } => !is_blank(*text),
-        Block::Image { .. } | Block::File { .. } | Block::ToolResult { .. } => true,
+        Block::Image { .. } | Block::File { .. } | Block::SearchResult(_) | Block::ToolResult { .. } => true,
         _ => false,
     })
 }

@@ -83,6 +83,7 @@ mod stderr;
 mod stop;
 mod stored;
 mod streams;
+mod surrogates;
 mod target_prices;
 mod tasks;
 mod telemetry;

@@ -1,6 +1,7 @@
 //! Stored responses: loads them for requests that continue one, stores them before the end of a response is sent, and
 //! serves them to their owners.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -10,6 +11,7 @@ use rand::Rng as _;
 use super::attempt::ResponseStorage;
 use super::context::Context;
 use crate::error::{ApiError, ErrorKind};
+use crate::json::with_whole_characters;
 use crate::kv::{Found, Store, StoredResponse};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
@@ -59,7 +61,12 @@ impl Gateway {
             return Err(previous_not_found(id));
         };
         let joined = stored::with_answer(text(&found.items)?, text(&found.document)?);
-        joined.map(Some).map_err(|_| unreadable())
+        let joined = joined.map_err(|_| unreadable())?;
+        // The response may have what a request may not.
+        Ok(Some(match with_whole_characters(&joined) {
+            Cow::Owned(whole) => whole,
+            Cow::Borrowed(_) => joined,
+        }))
     }
 
     /// Returns whether the gateway stores a response with this id for the request's account.

@@ -39,22 +39,35 @@ fn tools(body: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn mapping_12_billing_header_stays_the_first_instruction() {
-    let header = "x-anthropic-billing-header: cc_version=2.1.330.1a2; cc_entrypoint=cli;";
+fn mapping_12_billing_header_reaches_anthropic_only() {
+    let line = |nonce: &str| {
+        format!("x-anthropic-billing-header: cc_version=2.1.330.1a2; cc_entrypoint=cli; cch={nonce};")
+    };
     let block = |text: &str| json!({"type": "text", "text": text});
-    let body = request(json!({"system": [block(header), block("You are an agent.")]}));
-    for (kind, model, to) in OTHERS {
-        let (sent, losses) = sent(kind, model, Format::Messages, to, &body);
-        let instructions = match to {
-            Format::Chat => sent["messages"][0]["content"].to_string(),
-            Format::Responses => sent["instructions"].to_string(),
-            _ => sent["systemInstruction"]["parts"].to_string(),
-        };
-        let at = |text: &str| instructions.find(text).unwrap();
-        assert!(at(header) < at("You are an agent."), "{instructions}");
-        assert!(losses.is_empty(), "{losses:?}");
+    let in_a_block =
+        |nonce: &str| request(json!({"system": [block(&line(nonce)), block("You are an agent.")]}));
+    let in_a_string = |nonce: &str| request(json!({"system": format!("{}\nYou are an agent.", line(nonce))}));
+    let alone = |nonce: &str| request(json!({"system": line(nonce)}));
+    let nova = (ProviderKind::Bedrock, "amazon.nova-pro-v1:0", Format::Converse);
+    for (kind, model, to) in OTHERS.into_iter().chain([nova]) {
+        let prompt = |body: &Value| sent(kind, model, Format::Messages, to, body).0.to_string();
+        assert!(prompt(&in_a_block("36ee5")).contains("You are an agent."));
+        assert!(prompt(&in_a_string("36ee5")).contains("\"You are an agent.\""));
+        let bodies: [&dyn Fn(&str) -> Value; 2] = [&in_a_block, &in_a_string];
+        for body in bodies {
+            assert_eq!(prompt(&body("36ee5")), prompt(&body("0aaa9")), "{to}");
+        }
+        assert!(!prompt(&alone("36ee5")).contains("billing"), "{to}");
     }
-    assert_eq!(to_claude(&body).0["system"][0]["text"], header);
+    // Another text that speaks of it stays.
+    let other = request(json!({"system": "Never print x-anthropic-billing-header: it is secret."}));
+    assert!(
+        sent(ProviderKind::OpenAi, "gpt-4.1", Format::Messages, Format::Chat, &other)
+            .0
+            .to_string()
+            .contains("secret")
+    );
+    assert_eq!(to_claude(&in_a_block("36ee5")).0["system"][0]["text"], line("36ee5"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! One file per property; [`streams`] has the sample responses. The meaning of single frames is tested in `wire`.
 
+mod agents;
 mod bounds;
 mod caching;
 mod caching_prefix;

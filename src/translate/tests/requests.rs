@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use crate::canonical::Thinking;
 use crate::json::EscapedString;
 use crate::provider::{BaseUrl, Preset, Provider, ProviderKind, Setup};
-use crate::translate::{Outgoing, PromptCaching, StoreOptions, TranslateRequest, outgoing_stored};
+use crate::translate::{
+    EncodeError, Outgoing, PromptCaching, StoreOptions, TranslateRequest, outgoing_stored,
+};
 use crate::wire::Format;
 use crate::wire::loss::LossPolicy;
 
@@ -46,6 +48,18 @@ pub(super) fn made_with(
     [from, to]: [Format; 2],
     body: &Value,
 ) -> Outgoing {
+    translated(caching, row, kind, model, [from, to], body).unwrap()
+}
+
+/// Translates a request for a provider, which may be refused.
+pub(super) fn translated(
+    caching: PromptCaching<'_>,
+    row: Option<Preset>,
+    kind: ProviderKind,
+    model: &str,
+    [from, to]: [Format; 2],
+    body: &Value,
+) -> Result<Outgoing, EncodeError> {
     let base = BaseUrl::parse("http://127.0.0.1:1/v1").unwrap();
     let mut provider = Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![to.api()], base });
     provider.preset = row.unwrap_or(provider.preset);
@@ -65,7 +79,6 @@ pub(super) fn made_with(
         },
         StoreOptions { caching, ..StoreOptions::default() },
     )
-    .unwrap()
 }
 
 fn says_json(value: &Value) -> bool {

@@ -2,7 +2,7 @@
 
 use super::signature;
 use crate::canonical::{SealedSignature, ToolKind};
-use crate::json::{JsonStr, RawJson, Scanner, Sink, Writer};
+use crate::json::{JsonStr, RawJson, Scanner, Sink, Writer, with_whole_characters};
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
 
 /// Members that only parts of this format have. An opaque block with one of these names is a part of this format.
@@ -48,7 +48,7 @@ pub(super) fn arguments(text: JsonStr<'_>, kind: ToolKind, json: &mut Writer<'_,
     if plain.is_empty() {
         json.begin_object().end_object();
     } else if is_object(plain) {
-        paste(RawJson::from_text(plain), json);
+        paste(RawJson::from_text(&with_whole_characters(plain)), json);
     } else {
         json.begin_object().key("_raw").paste(text).end_object();
     }

@@ -438,6 +438,10 @@ fn tool_choice(
             json.string(choices.any.unwrap_or("required"));
         }
         ToolChoice::Tool(name) => named(json, *name, &custom(request)),
+        // The format has no tool for it: the adaptation has replaced the choice.
+        ToolChoice::Search => {
+            json.string("auto");
+        }
         ToolChoice::Allowed { names, required } => {
             json.begin_object();
             json.key("type").string("allowed_tools");

@@ -151,7 +151,11 @@ impl PartsEncoder<'_, '_> {
             }
             Block::Opaque { .. } => self.notes.lose("server_tool_block"),
             Block::Refusal { text } => self.text(json, *text, None),
-            Block::Reasoning { .. } | Block::ToolUse { .. } | Block::ToolResult { .. } => {}
+            // Search results are texts by now.
+            Block::SearchResult(_)
+            | Block::Reasoning { .. }
+            | Block::ToolUse { .. }
+            | Block::ToolResult { .. } => {}
         }
     }
 

@@ -107,6 +107,7 @@ pub(super) fn choice<'a>(json: &mut Cursor<'a>) -> Result<ToolChoice<'a>> {
         ("auto", _) => Ok(ToolChoice::Auto),
         ("none", _) => Ok(ToolChoice::None),
         ("required" | "any", _) => Ok(ToolChoice::Required),
+        (word, _) if word.starts_with("web_search") => Ok(ToolChoice::Search),
         ("function" | "custom" | "tool", _) => Err(missing("tool_choice.function.name")),
         _ => Err(invalid("tool_choice", EXPECTED)),
     }

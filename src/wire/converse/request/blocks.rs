@@ -12,7 +12,8 @@ use crate::canonical::content::TYPICAL_TURNS;
 use crate::canonical::request::Extra;
 use crate::canonical::seal::SignedCallId;
 use crate::canonical::{
-    Block, CacheBreakpoint, Input, MediaSource, ProviderSignature, ResultObject, Role, ToolKind, Turn,
+    Block, CacheBreakpoint, Input, MediaSource, ProviderSignature, ResultObject, Role, SearchResult,
+    ToolKind, Turn,
 };
 use crate::error::ApiError;
 use crate::json::{Cursor, JsonStr, RawJson};
@@ -137,14 +138,10 @@ fn member<'a>(
         }
         "citationsContent" => {
             let value = raw(json)?;
-            record_extra(extra, "citations", value);
+            record_extra(extra, "citationsContent", value);
             cited(place, value, out)?;
         }
-        "searchResult" => {
-            let value = raw(json)?;
-            record_extra(extra, "search_result", value);
-            search_result(place, value, extra, out)?;
-        }
+        "searchResult" => out.push(search_result(place, raw(json)?)?),
         _ => {
             json.skip().map_err(not_json)?;
             out.push(opaque(kind));
@@ -257,7 +254,8 @@ fn tool_use<'a>(place: Place<'_>, json: &mut Cursor<'a>) -> Result<Block<'a>, Ap
             "toolUseId" => id = value.as_str(),
             "name" => name = value.as_str(),
             "input" => input = value,
-            "type" => is_server = true,
+            // Calls of the client's tools are marked as well, with `tool_use`.
+            "type" => is_server = value.as_str().is_some_and(|kind| kind.is("server_tool_use")),
             _ => {}
         }
         Ok(())
@@ -300,10 +298,7 @@ fn tool_result<'a>(
                 parts = Some(attempt(json, |json| result_parts(place, json, extra)).map_err(not_json)?);
             }
             "status" => error = raw(json)?.as_str().is_some_and(|status| status.is("error")),
-            "type" => {
-                is_server = true;
-                raw(json)?;
-            }
+            "type" => is_server = raw(json)?.as_str().is_some_and(is_server_result),
             _ => drop(raw(json)?),
         }
         Ok(())
@@ -325,6 +320,12 @@ fn tool_result<'a>(
     })
 }
 
+/// Returns whether a type marks the result of a tool that the provider runs: `nova_grounding_result`,
+/// `nova_code_interpreter_result`.
+fn is_server_result(kind: JsonStr<'_>) -> bool {
+    kind.escaped().ends_with("_result") && !kind.is("tool_result")
+}
+
 /// Blocks of a tool result, and its object.
 type ResultParts<'a> = (Vec<Block<'a>>, Option<ResultObject<'a>>);
 
@@ -344,8 +345,9 @@ fn result_parts<'a>(
         union_in(json, part, |kind, json| {
             match kind {
                 // Every other format has one object for a result at most, before its other parts.
-                "json" if found.is_none() => found = Some(ResultObject::read(json).map_err(not_json)?),
-                "json" => record_extra(extra, "tool_result_content", raw(json)?),
+                "json" if found.is_none() && before == 0 => {
+                    found = Some(ResultObject::read(json).map_err(not_json)?);
+                }
                 "toolUse" | "toolResult" => return Err(wrong(part, "a block without tools")),
                 _ => member(part, kind, json, extra, &mut content)?,
             }
@@ -417,34 +419,34 @@ fn cited<'a>(place: Place<'_>, value: RawJson<'a>, out: &mut Vec<Block<'a>>) -> 
     })
 }
 
-/// Decodes a search result that the client supplies for citations. Other formats carry it as text.
-fn search_result<'a>(
-    place: Place<'_>,
-    value: RawJson<'a>,
-    extra: &mut Vec<Extra<'a>>,
-    out: &mut Vec<Block<'a>>,
-) -> Result<(), ApiError> {
-    let (mut title, mut source, mut inside) = (JsonStr::default(), JsonStr::default(), None);
+/// Decodes a search result that the client supplies for citations.
+fn search_result<'a>(place: Place<'_>, value: RawJson<'a>) -> Result<Block<'a>, ApiError> {
+    let mut found = SearchResult::default();
     object(format_args!("{place}.searchResult"), value, |key, value| {
         match key {
-            "title" => title = value.as_str().unwrap_or_default(),
-            "source" => source = value.as_str().unwrap_or_default(),
-            "content" => inside = Some(value),
-            "citations" if value.text().contains("true") => record_extra(extra, "citations", value),
+            "title" => found.title = value.as_str().unwrap_or_default(),
+            "source" => found.source = value.as_str().unwrap_or_default(),
+            "content" => {
+                let mut blocks = Vec::new();
+                texts(format_args!("{place}.searchResult.content"), value, &mut blocks)?;
+                found.texts.extend(blocks.into_iter().filter_map(|block| match block {
+                    Block::Text { text, .. } => Some(text),
+                    _ => None,
+                }));
+            }
+            "citations" => found.cites = value.text().contains("true"),
             _ => {}
         }
         Ok(())
     })?;
-    out.extend([title, source].into_iter().filter(|text| !text.is_empty()).map(Block::text));
-    match inside {
-        Some(inside) => texts(format_args!("{place}.searchResult.content"), inside, out),
-        None => Ok(()),
-    }
+    Ok(Block::SearchResult(Box::new(found)))
 }
 
 /// Sets the cache mark of the last block, if it can have one.
 fn mark_last(blocks: &mut [Block<'_>], lifetime: CacheBreakpoint) {
-    if let Some(
+    if let Some(Block::SearchResult(result)) = blocks.last_mut() {
+        result.cache = Some(lifetime);
+    } else if let Some(
         Block::Text { cache, .. }
         | Block::Image { cache, .. }
         | Block::File { cache, .. }

@@ -110,6 +110,8 @@ impl<'a> Reader<'a> {
                     request.sampling.temperature = Some(number("inferenceConfig.temperature", value)?);
                 }
                 "topP" => request.sampling.top_p = Some(number("inferenceConfig.topP", value)?),
+                // No member of the format; SDKs of models that have it send it.
+                "topK" => request.sampling.top_k = Some(number("inferenceConfig.topK", value)?),
                 "stopSequences" => each("inferenceConfig.stopSequences", value, |index, value| {
                     request.stop.push(text(format_args!("inferenceConfig.stopSequences[{index}]"), value)?);
                     Ok(())

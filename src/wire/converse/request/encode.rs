@@ -273,6 +273,14 @@ impl<'a> RequestWriter<'_, '_, 'a> {
 
     /// Writes `outputConfig`: the schema of the response, as a string.
     fn output_config(&mut self) {
+        // A client of this format may have put it among the model's own members, which are written as they came.
+        let is_written = |fields| {
+            let found = named_members(fields, ["output_config"]);
+            found.is_ok_and(|[config]| config.is_some_and(|config| config.text().contains("\"json_schema\"")))
+        };
+        if self.notes.from() == Format::Converse && self.extra(fields::NAME).is_some_and(is_written) {
+            return;
+        }
         let OutputFormat::Schema { name, description, schema, openapi, .. } = self.request.output else {
             if self.request.output != OutputFormat::Text {
                 self.notes.lose("response_format");
@@ -334,7 +342,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
                 "citations" if self.cites => {}
                 fields::NAME if own => {}
                 // Their texts are written, without what marks them.
-                "guardContent" | "search_result" | "tool_result_content" | "citations" if own => {
+                "guardContent" | "citations" | "citationsContent" if own => {
                     self.notes.lose((*name).to_owned());
                 }
                 // Part of the model's own members, which are written as a whole.
@@ -389,6 +397,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
             | Block::File { cache, .. }
             | Block::ToolUse { cache, .. }
             | Block::ToolResult { cache, .. } => cache.is_some(),
+            Block::SearchResult(result) => result.cache.is_some(),
             _ => false,
         };
         tools + blocks.filter(has_mark).count()

@@ -6,7 +6,7 @@
 
 use super::read::{number, object, wrong};
 use crate::canonical::request::Extra;
-use crate::canonical::{Effort, Request, Thinking};
+use crate::canonical::{Effort, OutputFormat, Request, Thinking};
 use crate::error::ApiError;
 use crate::json::{JsonStr, RawJson};
 
@@ -25,6 +25,9 @@ pub(super) struct ModelFields<'a> {
     show_thinking: Option<bool>,
     /// Effort, of this member or of `outputConfig`.
     pub(super) effort: Option<JsonStr<'a>>,
+    /// Form of the response, which counts less than that of `outputConfig`.
+    output: OutputFormat<'a>,
+    parallel_tools: Option<bool>,
 }
 
 impl<'a> ModelFields<'a> {
@@ -33,8 +36,8 @@ impl<'a> ModelFields<'a> {
         self.whole = Some(value);
         object(NAME, value, |key, field| {
             let is_read = match key {
-                "top_k" => {
-                    self.top_k = Some(number("additionalModelRequestFields.top_k", field)?);
+                "top_k" | "topK" => {
+                    self.top_k = Some(number(format_args!("{NAME}.{key}"), field)?);
                     true
                 }
                 "thinking" | "reasoning_config" | "reasoningConfig" if field.text().starts_with('{') => {
@@ -44,9 +47,22 @@ impl<'a> ModelFields<'a> {
                     self.effort = field.as_str();
                     self.effort.is_some()
                 }
-                "output_config" => self.members_are_read(field, |own, key, value| {
-                    own.effort = value.as_str().filter(|_| key == "effort").or(own.effort);
-                    key == "effort"
+                "output_config" => self.members_are_read(field, |own, key, value| match key {
+                    "effort" => {
+                        own.effort = value.as_str().or(own.effort);
+                        true
+                    }
+                    "format" => own.output_format(value),
+                    _ => false,
+                })?,
+                // Claude's own, which the format has in `toolConfig` as far as it has it.
+                "tool_choice" => self.members_are_read(field, |own, key, value| match key {
+                    "type" => value.as_str().is_some_and(|kind| kind.is("auto")),
+                    "disable_parallel_tool_use" => {
+                        own.parallel_tools = value.as_bool().map(|off| !off);
+                        own.parallel_tools.is_some()
+                    }
+                    _ => false,
                 })?,
                 "inferenceConfig" => self.members_are_read(field, |own, key, value| {
                     own.top_k = Some(value).filter(|_| key == "topK").or(own.top_k);
@@ -73,6 +89,29 @@ impl<'a> ModelFields<'a> {
             Ok(())
         })?;
         Ok(all)
+    }
+
+    /// Reads the form of the response as Claude's own interface has it, which the AI SDK sends. Returns whether it is a
+    /// schema.
+    fn output_format(&mut self, value: RawJson<'a>) -> bool {
+        let (mut kind, mut schema) = (JsonStr::default(), None);
+        let read = object(NAME, value, |key, value| {
+            match key {
+                "type" => kind = value.as_str().unwrap_or_default(),
+                "schema" => schema = Some(value).filter(|value| value.text().starts_with('{')),
+                _ => {}
+            }
+            Ok(())
+        });
+        let Some(schema) = schema.filter(|_| read.is_ok() && kind.is("json_schema")) else { return false };
+        self.output = OutputFormat::Schema {
+            name: JsonStr::default(),
+            description: JsonStr::default(),
+            schema,
+            openapi: false,
+            strict: Some(true),
+        };
+        true
     }
 
     /// Reads a reasoning setting of Claude or Nova. Returns whether all of it has a field in the canonical model.
@@ -104,7 +143,11 @@ impl<'a> ModelFields<'a> {
     /// Sets the fields of the request, whose members may come in any order.
     pub(super) fn settle(self, request: &mut Request<'a>) {
         let effort = self.effort.and_then(|word| Effort::from_name(&word.decode()));
-        request.sampling.top_k = self.top_k;
+        request.sampling.top_k = self.top_k.or(request.sampling.top_k);
+        request.parallel_tools = self.parallel_tools;
+        if request.output == OutputFormat::Text {
+            request.output = self.output;
+        }
         request.thinking = match (self.thinking, effort) {
             (Some(Thinking::Adaptive) | None, Some(effort)) => Thinking::Effort(effort),
             (Some(thinking), _) => thinking,

@@ -261,7 +261,7 @@ pub(super) fn check_block(block: &Block<'_>, dialect: &Dialect<'_>, own: bool) -
         Block::Reasoning { signature, .. } => {
             only(signature.is_some() || own || dialect.reasoning_replay, "thinking_block")
         }
-        Block::ToolUse { .. } | Block::ToolResult { .. } => Ok(()),
+        Block::SearchResult(_) | Block::ToolUse { .. } | Block::ToolResult { .. } => Ok(()),
         Block::Opaque { .. } => only(own, "server_tool_block"),
     }
 }

@@ -101,7 +101,7 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         }
         self.json.end_object();
         // Several calls in a turn are the default; only a member of the model's own can forbid them.
-        if self.request.parallel_tools == Some(false) && offers && !self.forbids_parallel_calls() {
+        if self.request.parallel_tools == Some(false) && offers && !own && !self.forbids_parallel_calls() {
             self.notes.lose("parallel_tool_calls");
         }
     }
@@ -151,6 +151,8 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
             None | Some(ToolChoice::None) => return,
             _ if self.forbids_parallel_calls() => return,
             Some(ToolChoice::Auto | ToolChoice::Allowed { required: false, .. }) => ("auto", None),
+            // A client of this format; for others the adaptation has replaced the choice.
+            Some(ToolChoice::Search) => ("tool", Some(JsonStr::from_escaped(GROUNDING))),
             Some(ToolChoice::Required) => ("any", None),
             Some(ToolChoice::Tool(name)) => ("tool", Some(*name)),
             Some(ToolChoice::Allowed { names, required: true }) => match names.as_slice() {

@@ -7,9 +7,12 @@ use base64_simd::STANDARD;
 use super::document::DocumentContent;
 use super::encode::RequestWriter;
 use super::plan::{Message, Plan, check_result_block, image_format, media_format};
-use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, ResultObject, Role, ToolKind};
+use crate::canonical::{
+    Block, CacheBreakpoint, Input, MediaSource, ResultObject, Role, SearchResult, ToolKind,
+};
 use crate::json::JsonStr;
 use crate::wire::Format;
+use crate::wire::automatic_marks::is_blank;
 use crate::wire::codec::make_id;
 use crate::wire::converse::media::MediaKind;
 use crate::wire::converse::stream::put_input;
@@ -134,6 +137,10 @@ impl RequestWriter<'_, '_, '_> {
             Block::File { source, name, cache } => {
                 self.document(*source, *name);
                 self.cache_point(*cache, automatic);
+            }
+            Block::SearchResult(result) => {
+                self.search_result(result);
+                self.cache_point(result.cache, automatic);
             }
             Block::Audio { source } => self.media(MediaKind::Audio, *source),
             Block::Video { source } => self.media(MediaKind::Video, *source),
@@ -260,6 +267,15 @@ impl RequestWriter<'_, '_, '_> {
         self.json.end_object().end_object();
     }
 
+    fn search_result(&mut self, result: &SearchResult<'_>) {
+        self.json.begin_object().key("searchResult").begin_object();
+        self.json.key("source").paste(result.source).key("title").paste(result.title);
+        self.json.key("content").begin_array();
+        result.texts.iter().for_each(|text| self.text(*text));
+        self.json.end_array().key("citations").begin_object().key("enabled").boolean(result.cites);
+        self.json.end_object().end_object().end_object();
+    }
+
     fn result(&mut self, id: &str, content: &[Block<'_>], object: Option<ResultObject<'_>>, error: bool) {
         self.json.begin_object().key("toolResult").begin_object();
         self.json.key("toolUseId").string(id).key("content").begin_array();
@@ -270,7 +286,11 @@ impl RequestWriter<'_, '_, '_> {
             match object.wrapped_text().filter(|_| !own) {
                 Some(text) => {
                     failed |= object.wraps_error();
-                    self.text(text);
+                    // The service refuses a blank text.
+                    is_empty = is_blank(text);
+                    if !is_empty {
+                        self.text(text);
+                    }
                 }
                 None => {
                     self.json.begin_object().key("json").raw(object.raw()).end_object();
@@ -298,6 +318,7 @@ impl RequestWriter<'_, '_, '_> {
             Block::Text { text, .. } => self.text(*text),
             Block::Image { source, .. } => self.image(*source),
             Block::File { source, name, .. } => self.document(*source, *name),
+            Block::SearchResult(result) => self.search_result(result),
             block => self.block(block),
         }
     }

@@ -10,7 +10,7 @@ use crate::canonical::answer::CitationOwned;
 use crate::canonical::seal::SignedCallId;
 use crate::canonical::{BlockKind, Delta, SealedSignature, ToolKind};
 use crate::framing::event_stream::MessageWriter;
-use crate::json::{Cursor, JsonStr, RawJson, Sink, Writer, push_escaped};
+use crate::json::{Cursor, JsonStr, RawJson, Sink, Writer, push_escaped, with_whole_characters};
 use crate::wire::codec::ReplyOptions;
 use crate::wire::watch::members;
 
@@ -424,7 +424,7 @@ pub(in super::super) fn put_input<B: Sink>(
             json.begin_object().key("input").paste(JsonStr::from_escaped(text)).end_object();
         }
         (ToolKind::Function, None) if is_object(&plain) => {
-            json.raw(RawJson::from_text(plain.trim()));
+            json.raw(RawJson::from_text(&with_whole_characters(plain.trim())));
         }
         (ToolKind::Function, None) => {
             json.begin_object();

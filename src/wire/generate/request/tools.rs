@@ -352,7 +352,8 @@ fn write_config(
     let choice = request.tool_choice.as_ref().filter(|_| functions || own);
     let calling = match choice {
         None if auto == "AUTO" => None,
-        None | Some(ToolChoice::Auto) => Some((auto, &[][..])),
+        // A search cannot be forced: the adaptation has replaced the choice.
+        None | Some(ToolChoice::Auto | ToolChoice::Search) => Some((auto, &[][..])),
         Some(ToolChoice::None) => Some(("NONE", &[][..])),
         Some(ToolChoice::Required) => Some(("ANY", &[][..])),
         Some(ToolChoice::Tool(name)) => Some(("ANY", std::slice::from_ref(name))),

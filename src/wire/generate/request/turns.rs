@@ -8,9 +8,9 @@ use super::decode::VIDEO;
 use super::model;
 use crate::canonical::{
     Block, CacheBreakpoint, Dialect, Index, IndexKey, Input, MediaSource, ProviderSignature, Request,
-    ResultObject, Role,
+    ResultObject, Role, Turn,
 };
-use crate::json::{JsonStr, RawJson, RopeBuilder, Writer};
+use crate::json::{JsonStr, RawJson, RopeBuilder, Writer, with_whole_characters};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::generate::{part, signature};
@@ -50,16 +50,11 @@ pub(super) fn write(
         names: Vec::new(),
         ids: Index::default(),
     };
-    for turn in request.turns.iter().filter(|turn| !turn.role.is_system()) {
-        if !turn.name.is_empty() {
-            contents.notes.lose("name");
-        }
-        if !turn.phase.is_empty() {
-            contents.notes.lose("phase");
-        }
-        for block in &turn.blocks {
-            contents.block(block, turn.role);
-        }
+    // Turns between two of the model. Those of instructions are written elsewhere.
+    for turns in
+        request.turns.chunk_by(|one, next| one.role != Role::Assistant && next.role != Role::Assistant)
+    {
+        contents.turns(turns);
     }
     contents.finish(request.turns.is_empty());
     json.end_array();
@@ -86,6 +81,35 @@ struct Contents<'w, 'b, 'r> {
 }
 
 impl<'r> Contents<'_, '_, 'r> {
+    /// Writes adjacent turns of one role. The provider requires the results of all calls in one content, directly behind
+    /// them, so that what clients write between results follows.
+    fn turns(&mut self, turns: &'r [Turn<'r>]) {
+        let turns = turns.iter().filter(|turn| !turn.role.is_system());
+        for turn in turns.clone() {
+            if !turn.name.is_empty() {
+                self.notes.lose("name");
+            }
+            if !turn.phase.is_empty() {
+                self.notes.lose("phase");
+            }
+        }
+        let blocks = turns.flat_map(|turn| turn.blocks.iter().map(|block| (block, turn.role)));
+        let is_result = |block: &Block<'_>| matches!(block, Block::ToolResult { .. });
+        // Nearly always the results come first.
+        let is_mixed =
+            blocks.clone().skip_while(|(block, _)| is_result(block)).any(|(block, _)| is_result(block));
+        if self.own || !is_mixed {
+            return blocks.for_each(|(block, role)| self.block(block, role));
+        }
+        let mut results: Vec<_> = blocks.clone().filter(|(block, _)| is_result(block)).collect();
+        results.sort_by_cached_key(|(block, _)| match block {
+            Block::ToolResult { id, .. } => self.ids.last(IndexKey::of(*id)).unwrap_or(usize::MAX),
+            _ => usize::MAX,
+        });
+        results.into_iter().for_each(|(block, role)| self.block(block, role));
+        blocks.filter(|(block, _)| !is_result(block)).for_each(|(block, role)| self.block(block, role));
+    }
+
     fn enter(&mut self, group: Group) {
         if self.group == Some(group) {
             return;
@@ -152,7 +176,8 @@ impl<'r> Contents<'_, '_, 'r> {
                 self.enter(group);
                 self.text(*text, false, None);
             }
-            Block::Refusal { .. } => {}
+            // Search results are texts by now.
+            Block::Refusal { .. } | Block::SearchResult(_) => {}
             Block::Reasoning { text, signature: seal, hidden } => self.thought(text, seal.as_ref(), *hidden),
             Block::Image { .. } | Block::File { .. } | Block::Audio { .. } | Block::Video { .. } => {
                 // Check first: media that is not written must not leave an empty content.
@@ -300,7 +325,7 @@ impl<'r> Contents<'_, '_, 'r> {
         if !error && text.may_be_object() {
             let plain = text.decode();
             if part::is_object(&plain) {
-                self.json.raw(RawJson::from_text(plain.trim()));
+                self.json.raw(RawJson::from_text(&with_whole_characters(plain.trim())));
                 return;
             }
         }

@@ -6,7 +6,9 @@ use super::decode::{each_in, object, object_in, raw, text, wrong};
 use crate::canonical::content::TYPICAL_TURNS;
 use crate::canonical::request::Extra;
 use crate::canonical::seal::SignedCallId;
-use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
+use crate::canonical::{
+    Block, CacheBreakpoint, Input, MediaSource, ProviderSignature, Role, SearchResult, ToolKind, Turn,
+};
 use crate::error::ApiError;
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 
@@ -198,7 +200,7 @@ impl<'a> Members<'a> {
                 Block::Image { source, detail: JsonStr::default(), cache, signature: None }
             }
             "document" => return self.document(place, extra, out),
-            "search_result" => return self.search_result(place, extra, out),
+            "search_result" => self.search_result(place, extra)?,
             "thinking" => {
                 // An empty signature means that the block is not signed.
                 let seal = string(self.seal).and_then(ProviderSignature::read);
@@ -288,24 +290,24 @@ impl<'a> Members<'a> {
         Ok(())
     }
 
-    /// Decodes a search result that the client supplies for citations. Other formats carry it as text.
-    fn search_result(
-        self,
-        place: Place,
-        extra: &mut Vec<Extra<'a>>,
-        out: &mut Vec<Block<'a>>,
-    ) -> Result<(), ApiError> {
-        record_extra(extra, "search_result", self.raw.unwrap_or(RawJson::NULL));
-        for value in [self.title, self.source].into_iter().flatten() {
-            if let Some(text) = value.as_str().filter(|text| !text.is_empty()) {
-                out.push(Block::text(text));
+    /// Decodes a search result that the client supplies for citations.
+    fn search_result(self, place: Place, extra: &mut Vec<Extra<'a>>) -> Result<Block<'a>, ApiError> {
+        let string = |value: Option<RawJson<'a>>| value.and_then(RawJson::as_str).unwrap_or_default();
+        let mut result = SearchResult {
+            title: string(self.title),
+            source: string(self.source),
+            cites: self.citations.is_some_and(|value| value.text().contains("true")),
+            cache: self.cache,
+            ..SearchResult::default()
+        };
+        let content = self.content.map(|content| content_of(content, place, extra)).transpose()?;
+        for block in content.unwrap_or_default() {
+            if let Block::Text { text, cache, .. } = block {
+                result.texts.push(text);
+                result.cache = cache.or(result.cache);
             }
         }
-        if let Some(content) = self.content {
-            out.extend(content_of(content, place, extra)?);
-        }
-        mark_last(out, self.cache);
-        Ok(())
+        Ok(Block::SearchResult(Box::new(result)))
     }
 }
 
@@ -350,7 +352,9 @@ fn source(value: RawJson<'_>) -> Result<Option<MediaSource<'_>>, ApiError> {
 
 /// Sets the cache mark of the last block, if it can have one.
 fn mark_last(blocks: &mut [Block<'_>], mark: Option<CacheBreakpoint>) {
-    if let Some(Block::Text { cache, .. } | Block::Image { cache, .. } | Block::File { cache, .. }) =
+    if let Some(Block::SearchResult(result)) = blocks.last_mut() {
+        result.cache = mark.or(result.cache);
+    } else if let Some(Block::Text { cache, .. } | Block::Image { cache, .. } | Block::File { cache, .. }) =
         blocks.last_mut()
     {
         *cache = mark.or(*cache);

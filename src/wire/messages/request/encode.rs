@@ -22,7 +22,7 @@ const MIN_BUDGET: u64 = 1024;
 pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, out: &mut RopeBuilder) {
     let plan = Plan::new(request, dialect, notes);
     let citations = request.extra.iter().find(|extra| extra.name == "citations").map(|extra| extra.value);
-    let citations = citations.filter(|_| notes.from() == Format::Messages);
+    let citations = citations.filter(|_| matches!(notes.from(), Format::Messages | Format::Converse));
     let json = Writer::new(out);
     let mut scribe = RequestWriter {
         json,
@@ -304,8 +304,8 @@ impl<'a> RequestWriter<'_, '_, 'a> {
                 // Written by `tools`, or beside the element that they belong to.
                 "server_tool" | TOOL_SEARCH => {}
                 "safety_identifier" if request.user.is_none() && value.as_str().is_some() => {}
-                "citations"
-                | "output_config.effort"
+                "citations" if self.citations.is_some() => {}
+                "output_config.effort"
                 | "output_config.task_budget"
                 | "thinking.type"
                 | "input_examples"
@@ -317,8 +317,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
                 | "eager_input_streaming"
                 | "defer_loading"
                 | "allowed_callers"
-                | "citations"
-                | "search_result" => self.notes.lose((*name).to_owned()),
+                | "citations" => self.notes.lose((*name).to_owned()),
                 // The gateway has written its own.
                 name if self.dialect.quirks.model_replacement.is_some_and(|(written, _)| written == name) => {
                 }
@@ -380,6 +379,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
             | Block::Image { cache, .. }
             | Block::File { cache, .. }
             | Block::ToolUse { cache, .. } => usize::from(cache.is_some()),
+            Block::SearchResult(result) => usize::from(result.cache.is_some()),
             Block::ToolResult { content, cache, .. } => {
                 let (dialect, from) = (self.dialect, self.notes.from());
                 let written = content.iter().filter(|part| check_result_block(part, dialect, from).is_ok());

@@ -11,6 +11,8 @@ use crate::canonical::{Block, Request, Role, Tool};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::LossNotes;
 
+/// Name of the line that Claude Code puts first into its system prompt, for the billing of Anthropic.
+const BILLING: &str = "x-anthropic-billing-header";
 /// Text before the names of tools that a tool search has found.
 const FOUND: &str = "These tools can be called now:";
 /// Maximum length of a user's name at OpenAI, in characters; longer ones are refused. Claude Code's is a JSON object
@@ -19,6 +21,9 @@ const MAX_USER: usize = 64;
 
 /// Prepares a request for a provider of another format.
 pub fn prepare(request: &mut Request<'_>, notes: &mut LossNotes) {
+    if take_billing_line(request) {
+        notes.lose(BILLING);
+    }
     change_tools(request);
     for block in request.turns.iter_mut().flat_map(|turn| &mut turn.blocks) {
         if let Block::ToolResult { content, .. } = block {
@@ -29,6 +34,30 @@ pub fn prepare(request: &mut Request<'_>, notes: &mut LossNotes) {
         request.user = None;
         notes.lose("user");
     }
+}
+
+/// Takes the billing line out of the system prompt, whose first line it is. Returns whether there was one. Only Anthropic
+/// reads it. It has a number that newer versions of Claude Code change with every request (`cch=...`): a prompt that
+/// begins with it is never found in the cache of another provider.
+fn take_billing_line(request: &mut Request<'_>) -> bool {
+    let first = request.turns.first_mut().filter(|turn| turn.role == Role::System);
+    let Some(Block::Text { text, .. }) = first.and_then(|turn| turn.blocks.first_mut()) else { return false };
+    let whole = text.escaped();
+    if !whole.strip_prefix(BILLING).is_some_and(|rest| rest.starts_with(':')) {
+        return false;
+    }
+    // An escaped line break, unless its backslash is escaped itself: the line has no other backslash.
+    let rest = whole.split_once("\\n").map_or("", |(_, rest)| rest);
+    *text = JsonStr::from_escaped(rest);
+    if rest.is_empty()
+        && let Some(turn) = request.turns.first_mut()
+    {
+        turn.blocks.remove(0);
+        if turn.blocks.is_empty() {
+            request.turns.remove(0);
+        }
+    }
+    true
 }
 
 /// State of a tool after all changes.

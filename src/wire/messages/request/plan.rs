@@ -244,7 +244,7 @@ pub(super) fn check_block(block: &Block<'_>, dialect: &Dialect<'_>, from: Format
         Block::Video { .. } => Err(BlockLoss::Element("video")),
         // The provider accepts only reasoning that it has signed.
         Block::Reasoning { signature: seal, .. } => only(seal.is_some(), "thinking_block"),
-        Block::ToolUse { .. } | Block::ToolResult { .. } => Ok(()),
+        Block::SearchResult(_) | Block::ToolUse { .. } | Block::ToolResult { .. } => Ok(()),
         Block::Opaque { .. } => only(own, "server_tool_block"),
     }
 }

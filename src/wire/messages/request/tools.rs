@@ -184,6 +184,7 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
             Some(ToolChoice::None) => ("none", None),
             Some(ToolChoice::Required) => ("any", None),
             Some(ToolChoice::Tool(name)) => ("tool", Some(*name)),
+            Some(ToolChoice::Search) => ("tool", Some(JsonStr::from_escaped("web_search"))),
             Some(ToolChoice::Allowed { names, required: true }) => match names.as_slice() {
                 [name] => ("tool", Some(*name)),
                 _ => ("any", None),

@@ -2,8 +2,8 @@
 
 use super::encode::RequestWriter;
 use super::plan::{DocumentForm, Message, Plan, call_id, check_result_block, image_type, trimmed};
-use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, ResultObject, Role};
-use crate::json::{JsonStr, RawJson};
+use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, ResultObject, Role, SearchResult};
+use crate::json::{JsonStr, RawJson, with_whole_characters};
 use crate::wire::Format;
 use crate::wire::automatic_marks::is_blank;
 use crate::wire::messages::arguments;
@@ -101,6 +101,7 @@ impl RequestWriter<'_, '_, '_> {
                 self.write_mark(*cache, automatic);
                 self.json.end_object();
             }
+            Block::SearchResult(result) => self.search_result(result, automatic),
             Block::File { source, name, cache } => self.file(*source, *name, (*cache, automatic)),
             Block::Reasoning { text, signature: Some(seal), hidden } => {
                 let seal = JsonStr::from_escaped(&seal.text);
@@ -211,6 +212,22 @@ impl RequestWriter<'_, '_, '_> {
         self.json.end_object();
     }
 
+    fn search_result(&mut self, result: &SearchResult<'_>, automatic: Option<CacheBreakpoint>) {
+        self.json.begin_object().key("type").string("search_result");
+        self.json.key("source").paste(result.source).key("title").paste(result.title);
+        self.json.key("content").begin_array();
+        result.texts.iter().for_each(|text| self.text(*text, None, None));
+        self.json
+            .end_array()
+            .key("citations")
+            .begin_object()
+            .key("enabled")
+            .boolean(result.cites)
+            .end_object();
+        self.write_mark(result.cache, automatic);
+        self.json.end_object();
+    }
+
     fn input(&mut self, input: Input<'_>) {
         match input {
             Input::Object(object) if object.text().starts_with('{') => {
@@ -221,7 +238,7 @@ impl RequestWriter<'_, '_, '_> {
             }
             Input::Text(text) => {
                 if let Some(object) = arguments::object_of(text) {
-                    self.json.raw(RawJson::from_text(object.trim()));
+                    self.json.raw(RawJson::from_text(&with_whole_characters(object.trim())));
                     return;
                 }
                 self.json.begin_object();

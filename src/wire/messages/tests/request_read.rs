@@ -95,15 +95,19 @@ fn mapping_2_images_and_documents_of_every_source_are_decoded() {
 }
 
 #[test]
-fn mapping_12_search_results_become_text_and_an_extra() {
+fn mapping_12_search_results_and_citation_settings_are_decoded() {
     let content = r#"[{"type":"search_result","source":"https://a.example/","title":"A","content":[{"type":"text","text":"so"}],"citations":{"enabled":true}},
         {"type":"document","source":{"type":"text","media_type":"text/plain","data":"x"},"citations":{"enabled":true}}]"#;
     let body = said("user", content);
     let request = decode(&body).unwrap();
-    let texts = [Block::text(s("A")), Block::text(s("https://a.example/")), Block::text(s("so"))];
-    assert_eq!(request.turns[0].blocks[..3], texts);
+    let Block::SearchResult(result) = &request.turns[0].blocks[0] else { panic!("{request:?}") };
+    assert_eq!(
+        (result.title, result.source, result.texts.as_slice()),
+        (s("A"), s("https://a.example/"), &[s("so")][..])
+    );
+    assert!(result.cites);
     let extra: Vec<&str> = request.extra.iter().map(|extra| extra.name).collect();
-    assert_eq!(extra, ["search_result", "citations"]);
+    assert_eq!(extra, ["citations"]);
 }
 
 #[test]
@@ -127,7 +131,7 @@ fn mapping_3_tool_calls_and_results_are_decoded() {
             _ => panic!("{block:?}"),
         })
         .collect();
-    assert_eq!(results, [("toolu_1", 1, true), ("toolu_2", 4, false), ("toolu_3", 0, false)]);
+    assert_eq!(results, [("toolu_1", 1, true), ("toolu_2", 3, false), ("toolu_3", 0, false)]);
 }
 
 #[test]

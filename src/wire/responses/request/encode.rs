@@ -369,6 +369,9 @@ fn put_choice(request: &Request<'_>, notes: &LossNotes, json: &mut Json<'_>) {
         Some(ToolChoice::Required) => {
             json.key("tool_choice").string("required");
         }
+        Some(ToolChoice::Search) => {
+            json.key("tool_choice").begin_object().key("type").string("web_search").end_object();
+        }
         Some(ToolChoice::Tool(name)) => {
             json.key("tool_choice").begin_object().key("type").string(kind(name));
             json.key("name").paste(*name).end_object();

@@ -167,7 +167,11 @@ impl Items<'_, '_, '_> {
                 self.json.raw(*raw);
             }
             Block::Opaque { .. } => self.notes.lose("server_tool_block"),
-            Block::Reasoning { .. } | Block::ToolUse { .. } | Block::ToolResult { .. } => {}
+            // Search results are texts by now.
+            Block::SearchResult(_)
+            | Block::Reasoning { .. }
+            | Block::ToolUse { .. }
+            | Block::ToolResult { .. } => {}
         }
     }
 

@@ -192,7 +192,8 @@ pub(super) fn choice<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Resul
             request.tool_choice = Some(ToolChoice::Tool(read.name));
         }
         "function" | "custom" | "" => return Err(Fault::missing("tool_choice.name".to_owned())),
-        // A provider-hosted tool.
+        kind if kind.starts_with("web_search") => request.tool_choice = Some(ToolChoice::Search),
+        // Another provider-hosted tool.
         _ => request.extra.push(Extra { name: "tool_choice", value }),
     }
     Ok(())

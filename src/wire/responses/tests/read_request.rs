@@ -22,6 +22,7 @@ fn outline(request: &Request<'_>) -> Vec<(Role, Vec<String>)> {
             B::Text { text, .. } => text.escaped().to_owned(),
             B::Image { source: from, detail, .. } => format!("image {} {}", source(from), detail.escaped()),
             B::File { source: from, name, .. } => format!("file {} {}", source(from), name.escaped()),
+            B::SearchResult(result) => format!("search result {}", result.title.escaped()),
             B::Audio { source: from } => format!("audio {}", source(from)),
             B::Video { source: from } => format!("video {}", source(from)),
             B::Reasoning { text, hidden, .. } => format!("reasoning {text:?} {hidden}"),
