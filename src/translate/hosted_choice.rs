@@ -43,7 +43,8 @@ pub(super) fn settle(request: &mut Request<'_>, notes: &mut LossNotes) {
 
 fn drop_choice(request: &mut Request<'_>, notes: &mut LossNotes) {
     notes.warn("tool_choice");
-    request.tool_choice = Some(ToolChoice::Auto).filter(|_| !request.tools.is_empty());
+    // By default the model decides; not every provider takes the word for it.
+    request.tool_choice = None;
 }
 
 fn is_named(tool: RawJson<'_>, name: JsonStr<'_>) -> bool {
