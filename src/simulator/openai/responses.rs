@@ -159,12 +159,7 @@ fn read<'a>(
         Some(choice) => read_choice(choice, "tool_choice")?,
         None => Choice::Auto,
     };
-    if let Choice::Named(names) = &ask.choice
-        && let Some(unknown) = names.iter().find(|name| !ask.tools.iter().any(|tool| tool.name == **name))
-    {
-        let message = format!("Tool choice '{unknown}' not found in 'tools' parameter.");
-        return Err(ApiError::invalid(message).param("tool_choice"));
-    }
+    check_named(&ask.choice, &ask.tools)?;
     ask.one_call = fields.boolean("parallel_tool_calls")? == Some(false);
     ask.format = format(fields, &everything)?;
     ask.max_tokens = fields.integer("max_output_tokens", 16)?;
@@ -248,6 +243,18 @@ fn check_sampling(fields: Fields<'_>, model: &str) -> Result<(), ApiError> {
         }
     }
     Ok(())
+}
+
+/// Checks that the tools that must be called are offered.
+fn check_named(choice: &Choice, tools: &[Tool]) -> Result<(), ApiError> {
+    let Choice::Named(names) = choice else { return Ok(()) };
+    match names.iter().find(|name| !tools.iter().any(|tool| tool.name == **name)) {
+        None => Ok(()),
+        Some(unknown) => {
+            let message = format!("Tool choice '{unknown}' not found in 'tools' parameter.");
+            Err(ApiError::invalid(message).param("tool_choice"))
+        }
+    }
 }
 
 /// Reads the tools of the member `tools`, and of the items `additional_tools`.
