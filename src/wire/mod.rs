@@ -38,6 +38,7 @@ pub mod pieces;
 pub mod prompt;
 mod prompt_sections;
 mod query;
+mod query_path;
 mod ranges;
 mod read;
 pub mod request;

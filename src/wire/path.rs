@@ -3,11 +3,13 @@
 //! Clients configure a base address to which their SDK appends a resource path. `{base}/v1`, `{base}/v1/` and
 //! `{base}/v1/chat/completions` all lead to `/v1/chat/completions`, `/v1/v1/chat/completions` or
 //! `/v1//chat/completions`, and all of them are accepted. A base address may also be the full path of an endpoint, or
-//! end in a query: `/v1/chat/completions/chat/completions`, `/v1?api-version=2025-04-01/responses`.
+//! end in a query (see [`crate::wire::query_path`]): `/v1/chat/completions/chat/completions`,
+//! `/v1?api-version=2025-04-01/responses`.
 
 pub use super::query::{
     percent_decode, push_path_label, push_path_segment, query_value, query_values, query_without,
 };
+use super::query_path::resource_in_query;
 use super::{Api, Format, tasks, video};
 
 /// Method of a model: `/models/{model}:{action}`, or the one of the responses API.
@@ -234,6 +236,8 @@ pub struct ParsedPath {
     pub endpoint: Option<Endpoint>,
     /// Whether the path lies under `/v1beta`, which only clients of the generate format use.
     pub beta: bool,
+    /// Whether the path is one of Amazon Bedrock's runtime, so that also an unknown operation has errors of AWS.
+    pub aws: bool,
 }
 
 impl ParsedPath {
@@ -245,13 +249,14 @@ impl ParsedPath {
         match &self.endpoint {
             Some(Endpoint::Response { .. } | Endpoint::ResponseItems { .. }) => Some(Format::Responses),
             Some(Endpoint::Native { .. }) => Some(Format::Generate),
+            None if self.aws => Some(Format::Converse),
             endpoint => endpoint.as_ref().and_then(Endpoint::api).map(Api::error_format),
         }
     }
 }
 
 /// First segments of the resource paths that SDKs append to their base address.
-const RESOURCES: [&str; 13] = [
+pub(super) const RESOURCES: [&str; 14] = [
     "chat",
     "messages",
     "responses",
@@ -265,7 +270,11 @@ const RESOURCES: [&str; 13] = [
     "projects",
     "video",
     "videos",
+    "files",
 ];
+
+/// First segments of the paths of Amazon Bedrock's runtime.
+const AWS: [&str; 4] = ["model", "async-invoke", "guardrail", "guardrail-checks"];
 
 /// Endpoints whose full path is accepted as a base address. A path must precede its own prefixes.
 const BASES: [&[&str]; 11] = [
@@ -320,11 +329,19 @@ impl<'p> Segments<'p> {
     }
 }
 
-/// Returns the number of leading version segments, and whether one of them belongs to the generate format. There may be
-/// several: a base address may end in a version, and an SDK appends its own.
+/// Returns the number of leading segments that name a version, and whether one of them belongs to the generate format.
+/// There may be several: a base address may end in a version, and an SDK appends its own. `AzureOpenAI` of OpenAI's SDKs
+/// has `openai` and `deployments/{model}` there, with the model in the body as well.
 fn leading_versions(segments: &[&str]) -> (usize, bool) {
-    let versions = segments.iter().take_while(|segment| matches!(**segment, "v1" | "v1beta" | "v1beta1"));
-    versions.fold((0, false), |(count, beta), version| (count + 1, beta || *version != "v1"))
+    let (mut count, mut beta) = (0, false);
+    loop {
+        match segments.get(count..).unwrap_or_default() {
+            ["v1" | "openai", ..] => count += 1,
+            ["v1beta" | "v1beta1", ..] => (count, beta) = (count + 1, true),
+            ["deployments", _, resource, ..] if RESOURCES.contains(resource) => count += 2,
+            _ => return (count, beta),
+        }
+    }
 }
 
 /// Returns the number of segments of a leading base address. `None` if the path does not begin with a full endpoint
@@ -339,29 +356,17 @@ fn base_length(segments: &[&str]) -> Option<usize> {
     segments.iter().position(method).filter(|_| named).map(|at| at + 1)
 }
 
-/// Parses the resource path, and the query behind it, inside the query of a base address that has one:
-/// `api-version=2025-04-01/responses`. `None` if the query contains no known resource path.
-fn resource_in_query(query: &str) -> Option<(Segments<'_>, Option<&str>)> {
-    let (_, resource) = query.split_once('/')?;
-    let (path, query) =
-        resource.split_once('?').map_or((resource, None), |(path, query)| (path, Some(query)));
-    let segments = Segments::of(path);
-    segments.segments.first().is_some_and(|first| RESOURCES.contains(first)).then_some((segments, query))
-}
-
 /// Parses a request path (without the query) and the query.
 pub fn parse(path: &str, query: Option<&str>) -> ParsedPath {
     let mut whole = Segments::of(path).without_base();
     let mut query = query;
-    if let Some((resource, own)) = query.and_then(resource_in_query)
-        // A query with a slash is common (`after_id=openai/chat`). It holds a path only if the path so far is a base
-        // address.
-        && whole.is_base()
-    {
+    // A query with a slash is common (`after_id=openai/chat`). It holds a path only if the path so far is a base address.
+    let inside = query.filter(|_| whole.is_base()).and_then(resource_in_query);
+    if let Some((resource, own)) = &inside {
         let beta = whole.beta;
-        whole = resource.without_base();
+        whole = Segments::of(resource).without_base();
         whole.beta |= beta;
-        query = own;
+        query = *own;
     }
     let Segments { segments: rest, beta } = whole;
     let endpoint = match rest.as_slice() {
@@ -406,7 +411,7 @@ pub fn parse(path: &str, query: Option<&str>) -> ParsedPath {
         ["tunedModels", ..] => parse_model(&rest, query),
         _ => None,
     };
-    ParsedPath { endpoint, beta }
+    ParsedPath { endpoint, beta, aws: rest.first().is_some_and(|first| AWS.contains(first)) }
 }
 
 /// Parses `{model}:{action}` or `{model}`. A model id may contain slashes and, before its last colon, colons. `None` if

@@ -142,6 +142,86 @@ fn base_url_with_a_query_is_accepted() {
     assert!(stream.beta);
 }
 
+/// What OpenAI's SDK for Python sends (3.57.0, each resource called) if its base address is `/v1?api-version=...`.
+#[test]
+fn base_url_with_a_query_is_accepted_without_a_slash_behind_it() {
+    let response = |id: &str| Some(Endpoint::Response { id: id.to_owned() });
+    let video = |path: &str| parse(path, None).endpoint;
+    for version in ["2025-04-01-preview", "2024-10-21", "preview", "latest", "v1"] {
+        for path in ["/v1/", "/v1/responses/", "/"] {
+            for (rest, expected) in [
+                ("chat/completions", Some(Endpoint::Chat)),
+                ("responses", Some(Endpoint::Responses)),
+                ("responses/resp_1", response("resp_1")),
+                ("responses%2Fresp_1&include%5B%5D=reasoning.encrypted_content", response("resp_1")),
+                ("responses/resp_1/input_items", Some(Endpoint::ResponseItems { id: "resp_1".to_owned() })),
+                (
+                    "responses%2Fresp_1%2Finput_items&after=a&limit=2",
+                    Some(Endpoint::ResponseItems { id: "resp_1".to_owned() }),
+                ),
+                ("responses/input_tokens", Some(Endpoint::InputTokens)),
+                ("responses/compact", Some(Endpoint::Compact)),
+                ("embeddings", Some(Endpoint::Embeddings)),
+                ("images/generations", Some(Endpoint::Images)),
+                ("images/edits", Some(Endpoint::ImageEdits)),
+                ("models", Some(Endpoint::Models)),
+                ("models?limit=3", Some(Endpoint::Models)),
+                ("models/vendor%2Fm:free", Some(Endpoint::Model { id: "vendor/m:free".to_owned() })),
+                ("videos", video("/v1/videos")),
+                ("videos/video_1/content", video("/v1/videos/video_1/content")),
+                ("files/f1/content", video("/v1/files/f1/content")),
+                ("rerank", Some(Endpoint::Rerank)),
+                ("messages/count_tokens", Some(Endpoint::CountTokens)),
+                ("%2Fresponses%2Fresp_1&include%5B%5D=a", response("resp_1")),
+                ("", parse(path, None).endpoint),
+            ] {
+                let query = format!("api-version={version}{rest}");
+                assert_eq!(parse(path, Some(&query)).endpoint, expected, "{path}?{query}");
+                let query = format!("key=k&{query}");
+                assert_eq!(parse(path, Some(&query)).endpoint, expected, "{path}?{query}");
+            }
+        }
+    }
+    // A resource that there is not is an unknown path, and no method that is not allowed for `/`.
+    assert_eq!(parse("/v1/", Some("api-version=2025-04-01-previewaudio/speech")).endpoint, None);
+    // Not a base address.
+    let models = parse("/v1/models", Some("api-version=2025-04-01responses")).endpoint;
+    assert_eq!(models, Some(Endpoint::Models));
+}
+
+/// `AzureOpenAI` of OpenAI's SDKs, with an endpoint and with a base address.
+#[test]
+fn path_of_an_azure_client_is_accepted() {
+    for (path, expected) in [
+        ("/openai/deployments/gpt-4o/chat/completions", Some(Endpoint::Chat)),
+        ("/openai/deployments/gpt-4o/embeddings", Some(Endpoint::Embeddings)),
+        ("/openai/deployments/gpt-image-1/images/generations", Some(Endpoint::Images)),
+        ("/v1/deployments/gpt-4o/chat/completions", Some(Endpoint::Chat)),
+        ("/openai/responses", Some(Endpoint::Responses)),
+        ("/openai/v1/responses/resp_1", Some(Endpoint::Response { id: "resp_1".to_owned() })),
+        ("/openai/models", Some(Endpoint::Models)),
+        ("/openai/deployments", None),
+        ("/openai/deployments/gpt-4o/audio/speech", None),
+    ] {
+        assert_eq!(parse(path, Some("api-version=2025-04-01-preview")).endpoint, expected, "{path}");
+    }
+}
+
+#[test]
+fn path_of_an_unknown_operation_of_bedrock_has_errors_of_aws() {
+    for path in [
+        "/model/m/nope",
+        "/model/m",
+        "/model/m/count-tokens",
+        "/async-invoke",
+        "/guardrail/g/version/1/apply",
+    ] {
+        let parsed = parse(path, None);
+        assert_eq!((&parsed.endpoint, parsed.format()), (&None, Some(Format::Converse)), "{path}");
+    }
+    assert_eq!(parse("/v1/nope", None).format(), None);
+}
+
 #[test]
 fn endpoint_unknown_is_distinguished_from_a_wrong_method() {
     for (path, method, unknown) in [
