@@ -1,5 +1,7 @@
 //! Upstream request heads: URI, credentials and headers of the request to the provider.
 
+use std::collections::HashSet;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType};
@@ -84,15 +86,15 @@ fn copy_client_headers(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Attempt)
         return;
     }
     // API-specific headers are sent only to the API that defines them.
-    let beta = match plan.api {
-        Api::Messages | Api::CountTokens => names::ANTHROPIC_BETA,
-        Api::Responses | Api::Chat => names::OPENAI_BETA,
+    match plan.api {
+        Api::Messages | Api::CountTokens => set_betas(ours, theirs, plan),
+        Api::Responses | Api::Chat => {
+            for value in theirs.get_all(&names::OPENAI_BETA) {
+                ours.append(&names::OPENAI_BETA, value.clone());
+            }
+        }
         _ => return,
-    };
-    for value in theirs.get_all(&beta) {
-        ours.append(&beta, value.clone());
     }
-    add_betas(ours, plan);
     if plan.forwards_turn_state()
         && let Some(state) = theirs.get(names::X_CODEX_TURN_STATE)
     {
@@ -105,30 +107,47 @@ fn copy_client_headers(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Attempt)
     }
 }
 
-/// Adds the beta features that the body of the client named, and those that the provider requires for members of the body
-/// (`anthropic-beta`), in the version that fits the body, unless the client names a version of that feature already.
-fn add_betas(ours: &mut HeaderMap, plan: &Attempt) {
-    for beta in &plan.betas.named {
-        if let Ok(value) = HeaderValue::from_str(beta) {
-            ours.append(names::ANTHROPIC_BETA, value);
-        }
+/// Sets `anthropic-beta`: the features that the client's header names, those of the provider's configuration, those that the
+/// client's body names, and those that the provider requires for members of the body, in the version that fits the body,
+/// unless a version of that feature is named already.
+///
+/// All stand in one line, each of them once, as Anthropic's SDKs send them: servers exist that read the first line only.
+fn set_betas(ours: &mut HeaderMap, theirs: &HeaderMap, plan: &Attempt) {
+    let own = &plan.betas;
+    let mut lines = theirs.get_all(names::ANTHROPIC_BETA).iter();
+    if let (Some(line), None) = (lines.next(), lines.next())
+        && own.named.is_empty()
+        && !own.mcp
+        && !own.context
+        && !ours.contains_key(names::ANTHROPIC_BETA)
+    {
+        ours.insert(names::ANTHROPIC_BETA, line.clone());
+        return;
     }
-    let mut add = |family: &str, value: &'static str| {
-        let named = ours.get_all(names::ANTHROPIC_BETA).iter().any(|said| {
-            let mut all = said.to_str().unwrap_or_default().split(',');
-            all.any(|one| one.trim().starts_with(family))
-        });
-        if !named {
-            ours.append(names::ANTHROPIC_BETA, HeaderValue::from_static(value));
+    let configured: Vec<HeaderValue> = ours.get_all(names::ANTHROPIC_BETA).iter().cloned().collect();
+    let lines = theirs.get_all(names::ANTHROPIC_BETA).iter().chain(&configured);
+    let said = lines.filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).map(str::trim);
+    let mut seen = HashSet::new();
+    let mut all: Vec<&str> = said
+        .chain(own.named.iter().map(|name| &**name))
+        .filter(|name| !name.is_empty() && seen.insert(*name))
+        .collect();
+    let mut add = |family: &str, name: &'static str| {
+        if !all.iter().any(|said| said.starts_with(family)) {
+            all.push(name);
         }
     };
-    if plan.betas.mcp {
+    if own.mcp {
         // The older version has the tool configuration inside the server, the newer one in separate toolsets.
-        let value = if plan.betas.toolsets { "mcp-client-2025-11-20" } else { "mcp-client-2025-04-04" };
-        add("mcp-client-", value);
+        add("mcp-client-", if own.toolsets { "mcp-client-2025-11-20" } else { "mcp-client-2025-04-04" });
     }
-    if plan.betas.context {
+    if own.context {
         add("context-management-", "context-management-2025-06-27");
+    }
+    if let Ok(line) = HeaderValue::from_str(&all.join(","))
+        && !all.is_empty()
+    {
+        ours.insert(names::ANTHROPIC_BETA, line);
     }
 }
 
