@@ -251,6 +251,21 @@ fn says_invalid_key(message: &str) -> bool {
         && ["incorrect", "invalid", "not valid"].iter().any(|word| message.contains(word))
 }
 
+/// Returns the status with which clients of a format receive an error.
+pub fn client_status(format: Format, error: &ApiError) -> u16 {
+    match format {
+        // The status of Amazon Bedrock and of Text Embeddings Inference for a failure of the model, which no client of these
+        // formats knows.
+        Format::Chat | Format::Responses if error.kind == ErrorKind::UpstreamFailed && error.status < 500 => {
+            error.kind.row().status
+        }
+        Format::Chat | Format::Responses => error.status,
+        Format::Messages => super::messages::error::status(error),
+        Format::Generate => super::generate::error::status(error),
+        Format::Converse => super::converse::error::status(error),
+    }
+}
+
 /// Returns the body of an error response in a format. `request_id` is the gateway's own id of the request.
 pub fn body(format: Format, error: &ApiError, request_id: &str) -> BytesMut {
     let mut out = BytesMut::with_capacity(192 + error.message.len());

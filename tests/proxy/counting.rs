@@ -128,7 +128,7 @@ async fn count_tokens_requires_key_model_and_permission() {
     let path = "/v1/messages/count_tokens";
     for (key, model, status, kind) in [
         ("wrong", "claude", 401, "invalid_request_error"),
-        (NARROW_KEY, "claude", 403, "permission_error"),
+        (NARROW_KEY, "claude", 403, "authentication_error"),
         (KEY, "nobody", 404, "not_found_error"),
     ] {
         let answer = gateway.ask(post_with(path, &[("x-api-key", key)], body(model))).await;

@@ -35,6 +35,7 @@ mod converse;
 mod counting;
 mod edge;
 mod embeddings;
+mod errors;
 mod faults;
 mod fetching;
 mod fleet;

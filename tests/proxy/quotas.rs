@@ -311,7 +311,7 @@ async fn key_permissions_restrict_apis_and_networks() {
         assert!(message.contains("may not use the"), "{message}");
         let expected = match form {
             Form::Chat | Form::Responses => "permission_denied",
-            Form::Messages => "permission_error",
+            Form::Messages => "authentication_error",
             Form::Generate => "PERMISSION_DENIED",
         };
         assert_eq!(kind, expected);

@@ -79,11 +79,21 @@ async fn provider_error_in_the_client_format_passes_unchanged() {
                 &body,
             );
             let kind = match status {
+                404 => "not_found_error",
                 429 => "rate_limit_error",
                 400..500 => "invalid_request",
                 _ => "upstream_error",
             };
             let told = standard(form, &body, kind);
+            // The tests of `errors` have the statuses that messages and generate have instead of these.
+            let moved = match form {
+                Form::Messages => ![400, 404, 409, 413, 429, 500, 529].contains(&status),
+                Form::Generate => [413, 422, 529].contains(&status),
+                Form::Chat | Form::Responses => false,
+            };
+            if moved {
+                continue;
+            }
             for answer in stand.ask_both(form, &sent).await {
                 assert_eq!((answer.status(), answer.text()), (status, &*told), "{form:?}");
                 form.error(&answer);
@@ -133,7 +143,13 @@ async fn provider_error_in_another_shape_is_translated() {
         ] {
             let answers = stand.ask_both(form, &reply::whole(status, &[("content-type", kind)], &body)).await;
             for answer in answers {
-                assert_eq!(answer.status(), status, "{form:?} {body}");
+                // `errors` has a test of each status.
+                let told_status = match (form, status) {
+                    (Form::Messages, 502 | 503) | (Form::Generate, 502) => 500,
+                    (Form::Messages | Form::Generate, 422) => 400,
+                    _ => status,
+                };
+                assert_eq!(answer.status(), told_status, "{form:?} {body}");
                 let (_, told) = form.error(&answer);
                 assert!(told.contains(message), "{form:?} {body}: {told}");
                 assert!(!told.contains("nginx"), "{told}");

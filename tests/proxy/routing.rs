@@ -98,7 +98,7 @@ async fn key_refused_is_an_error_in_the_client_format() {
         (Form::Generate, 403) => "PERMISSION_DENIED",
         (Form::Generate, _) => "NOT_FOUND",
         (Form::Messages, 401) => "authentication_error",
-        (Form::Messages, 403) => "permission_error",
+        (Form::Messages, 403) => "authentication_error",
         (Form::Messages, _) => "not_found_error",
         (_, 403) => "permission_denied",
         (_, _) => "invalid_request_error",

@@ -98,6 +98,8 @@ pub(in crate::proxy) enum UpstreamResponse {
     Refused {
         status: u16,
         retry_after: Option<RetryAfter>,
+        /// Name that AWS gave its error in a header.
+        exception: Option<&'static str>,
         body: BytesMut,
         /// Stream that the target was to continue. `None` if no part of a response exists.
         suspended: Option<Box<SuspendedResponse>>,

@@ -21,6 +21,7 @@ use crate::proxy::driver::downstream::is_head_sent;
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::reader::UNDECODABLE;
 use crate::proxy::names;
+use crate::route::Target;
 use crate::wire::error::ArrayState;
 use crate::wire::images::{self, reply::ImageReplyShape};
 use crate::wire::path::Endpoint;
@@ -119,7 +120,8 @@ impl Gateway {
         error: &ApiError,
         body: Bytes,
     ) -> pingora::Result<()> {
-        let mut head = self.own_head(client, ctx, error.status, body.len(), "application/json");
+        let status = client_status(ctx, error);
+        let mut head = self.own_head(client, ctx, status, body.len(), "application/json");
         add_error_headers(&mut head, error);
         if ctx.error_format() == Format::Converse {
             let name = HeaderValue::from_static(converse::error::exception(error));
@@ -305,6 +307,13 @@ impl Gateway {
         // keep-alive connection would break the next request, which may be on its way already.
         client.write_response_body(tail, true).await.map_err(|error| error.into_down())
     }
+}
+
+/// Returns the status with which the client receives an error.
+fn client_status(ctx: &Context, error: &ApiError) -> u16 {
+    let format = ctx.error_format();
+    let is_own = |target: &Target| format == Format::Messages && !target.provider.standard_errors;
+    if ctx.target().is_some_and(is_own) { error.status } else { wire_error::client_status(format, error) }
 }
 
 /// Creates a response head. Only valid status codes reach this function.

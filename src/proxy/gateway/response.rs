@@ -32,7 +32,7 @@ use crate::translate::{Exchange, StreamError, Translated, Verbatim};
 use crate::wire::error::{self as wire_error, ProviderError};
 use crate::wire::path::Action;
 use crate::wire::watch::StreamEnd as Ending;
-use crate::wire::{Api, Format, messages, overflow};
+use crate::wire::{Api, Format, converse, messages, overflow};
 
 /// Upstream response headers that are forwarded to the client.
 const FORWARDED_HEADERS: [HeaderName; 6] = [
@@ -113,8 +113,10 @@ impl Gateway {
         } else {
             let retry_after = text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()));
             ctx.record.stream = false;
-            let (status, body) = (error_status(status, text(&names::X_AMZN_ERRORTYPE)), BytesMut::new());
-            ctx.phase.answer(UpstreamResponse::Refused { status, retry_after, body, suspended });
+            let name = text(&names::X_AMZN_ERRORTYPE);
+            let exception = name.and_then(|name| converse::error::named(name, status));
+            let (status, body) = (error_status(status, name), BytesMut::new());
+            ctx.phase.answer(UpstreamResponse::Refused { status, retry_after, exception, body, suspended });
         }
         let may_refuse_betas = ctx.attempt().is_some_and(|attempt| may_refuse_betas(attempt, status));
         let may_renew = ctx.attempt().is_some_and(|attempt| attempt.authorized.is_some())
@@ -230,12 +232,13 @@ impl Gateway {
         let result = match ctx.phase.response_mut() {
             Some(UpstreamResponse::Stream(passing)) => self.forward_stream(passing, piece, end),
             Some(UpstreamResponse::Whole(passing, body)) => self.forward_whole(passing, body, piece, end),
-            Some(UpstreamResponse::Refused { status, retry_after, body, .. }) => {
+            Some(UpstreamResponse::Refused { status, retry_after, exception, body, .. }) => {
                 collect_error(body, &piece);
                 if end {
                     let (status, retry_after, body) = (*status, retry_after.take(), body.split().freeze());
+                    let exception = *exception;
                     judge_refusal(ctx, status, &body);
-                    Err(self.convert_error(status, retry_after, body, ctx))
+                    Err(self.convert_error(status, retry_after, exception, body, ctx))
                 } else {
                     Ok(Bytes::new())
                 }
@@ -306,14 +309,21 @@ impl Gateway {
         &self,
         status: u16,
         retry_after: Option<RetryAfter>,
+        exception: Option<&'static str>,
         body: Bytes,
         ctx: &mut Context,
     ) -> Failure {
         let provider = ctx.target().map(|target| &target.provider);
         let reported = ProviderError::decode(&body);
+        let in_body = reported.kind.as_deref().and_then(|kind| converse::error::named(kind, status));
         let detail = redact_secrets(provider, reported.message.clone());
         let mut error = wire_error::from_provider(status, reported, retry_after);
         error.message = redact_secrets(provider, error.message.into_owned()).into();
+        if ctx.error_format() == Format::Converse {
+            error.code = exception.or(in_body).map(Into::into);
+        }
+        // The body may repeat the status, which is the client's.
+        let told_status = wire_error::client_status(ctx.error_format(), &error);
         let same_format = ctx.attempt().is_some_and(|plan| plan.api.error_format() == ctx.error_format());
         // Forward the provider's own body if it is valid in the client's format, because it has more details than a new
         // one. Not for `UpstreamAuth`, which is about the gateway's own credential.
@@ -321,7 +331,7 @@ impl Gateway {
             .ok()
             .filter(|_| same_format && error.kind != ErrorKind::UpstreamAuth)
             .filter(|_| error.status == status || error.kind == ErrorKind::ContextOverflow)
-            .filter(|text| wire_error::is_in_shape(ctx.format, status, text))
+            .filter(|text| wire_error::is_in_shape(ctx.format, told_status, text))
             .map(|text| {
                 let maps = ctx.format == Format::Messages && provider.is_some_and(|by| by.standard_errors);
                 let mapped = if maps { messages::error::standardised(text, status) } else { None };

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use crate::error::{ApiError, ErrorKind, RetryAfter};
+use crate::error::{ApiError, ErrorKind, ErrorSource, RetryAfter};
 use crate::json::Writer;
 use crate::wire::error::error_member;
 
@@ -10,7 +10,7 @@ use crate::wire::error::error_member;
 pub fn encode(error: &ApiError, out: &mut BytesMut) {
     let mut json = Writer::new(out);
     json.begin_object().key("error").begin_object();
-    json.key("code").number(error.status);
+    json.key("code").number(status(error));
     json.key("message").string(&error.message);
     json.key("status").string(status_name(error));
     // Google's clients read the delay from here; its servers send no `Retry-After` header.
@@ -30,8 +30,28 @@ fn status_name(error: &ApiError) -> &'static str {
         (ErrorKind::UpstreamRejected, 404) => "NOT_FOUND",
         (ErrorKind::UpstreamRejected, 409) => "ABORTED",
         (ErrorKind::UpstreamFailed, 503 | 529) => "UNAVAILABLE",
-        (ErrorKind::UpstreamFailed, 504) => "DEADLINE_EXCEEDED",
+        (ErrorKind::UpstreamTimeout, _) | (ErrorKind::UpstreamFailed, 504) => "DEADLINE_EXCEEDED",
         (kind, _) => kind.row().generate_status,
+    }
+}
+
+/// Statuses of `google.rpc.Code` that errors of providers keep
+/// (<https://github.com/googleapis/googleapis/blob/master/google/rpc/code.proto>): 503 and 504 are repeated by Google's
+/// SDK, and 404, 429 and 503 have a meaning of their own for Gemini CLI.
+const KNOWN: [u16; 5] = [404, 409, 429, 503, 504];
+
+/// Returns the status with which clients receive an error: for errors of providers one that Google's API has.
+pub fn status(error: &ApiError) -> u16 {
+    match (error.kind.row().source, error.kind, error.status) {
+        (ErrorSource::Downstream | ErrorSource::Internal, _, status) => status,
+        (_, _, status) if KNOWN.contains(&status) => status,
+        (_, ErrorKind::UpstreamTimeout, _) => 504,
+        // Anthropic's overload, which Google's SDK does not know.
+        (_, _, 529) => 503,
+        (_, ErrorKind::UpstreamRejected | ErrorKind::ContextOverflow, _) => 400,
+        // Google's own answer to a key that is not valid.
+        (_, ErrorKind::UpstreamAuth, 400) => 400,
+        _ => 500,
     }
 }
 

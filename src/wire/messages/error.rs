@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::BytesMut;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorKind, ErrorSource};
 use crate::json::Writer;
 use crate::wire::error::error_member;
 use crate::wire::spelling::{find, is_object, member_ranges};
@@ -12,14 +12,41 @@ use crate::wire::spelling::{find, is_object, member_ranges};
 /// Writes `{"type":"error","error":{"type","message"},"request_id"}`: Anthropic's envelope
 /// (<https://docs.anthropic.com/en/api/errors>) with the error types of the gateway's specification.
 pub fn encode(error: &ApiError, request_id: &str, out: &mut BytesMut) {
-    encode_as(error.kind.row().messages_type, error, request_id, out);
+    encode_as(told_type(error), error, request_id, out);
+}
+
+/// Returns the type of an error: that of its kind, or the one of a model that the provider does not have.
+fn told_type(error: &ApiError) -> &'static str {
+    match (error.kind, error.status) {
+        (ErrorKind::UpstreamRejected, 404) => NOT_FOUND,
+        (kind, _) => kind.row().messages_type,
+    }
+}
+
+/// Type beside status 404, by which clients switch to another model.
+const NOT_FOUND: &str = "not_found_error";
+
+/// Statuses of providers' errors that clients decide by, so that they stay. All others become those of the specification's
+/// table: 400 for a fault of the request, 500 for a fault of the provider. `docs/decisions/019-errors.md` names the clients.
+const DECISIVE: [u16; 5] = [404, 409, 413, 429, 529];
+
+/// Returns the status with which clients receive an error.
+pub fn status(error: &ApiError) -> u16 {
+    let row = error.kind.row();
+    match row.source {
+        ErrorSource::Upstream if DECISIVE.contains(&error.status) => error.status,
+        ErrorSource::Upstream if row.messages_type == "upstream_error" => 500,
+        ErrorSource::Upstream => 400,
+        // Statuses of HTTP itself, and of a gateway that is overloaded: servers between client and gateway read them.
+        ErrorSource::Downstream | ErrorSource::Internal => error.status,
+    }
 }
 
 /// Writes an error event of a stream, with Anthropic's own type. The specification gives its types by HTTP status, which
 /// an event has none of, and clients decide by the type of the event: Claude Code 2.1.330 repeats a request whose stream
 /// ended with `api_error` or `overloaded_error`, and gives up after any type that it does not know.
 pub fn encode_event(error: &ApiError, request_id: &str, out: &mut BytesMut) {
-    let kind = match error.kind.row().messages_type {
+    let kind = match told_type(error) {
         "invalid_request" => "invalid_request_error",
         "upstream_error" | "svc_api_error" => "api_error",
         other => other,
@@ -41,7 +68,8 @@ fn encode_as(kind: &str, error: &ApiError, request_id: &str, out: &mut BytesMut)
 /// Returns the specification's type for an error type of Anthropic in a response with this status.
 fn type_of(own: &str, status: u16) -> &'static str {
     match (own, status) {
-        ("invalid_request_error" | "not_found_error" | "request_too_large", _) => "invalid_request",
+        ("not_found_error", _) | (_, 404) => NOT_FOUND,
+        ("invalid_request_error" | "request_too_large", _) => "invalid_request",
         ("rate_limit_error", _) | (_, 429) => "rate_limit_error",
         ("api_error" | "overloaded_error" | "timeout_error", _) => "upstream_error",
         // Types of other providers. A refused credential does not get here, because it is the gateway's fault.

@@ -142,7 +142,13 @@ fn stream() -> UpstreamResponse {
 }
 
 fn refusal(suspended: Option<Box<SuspendedResponse>>) -> UpstreamResponse {
-    UpstreamResponse::Refused { status: 503, retry_after: None, body: BytesMut::new(), suspended }
+    UpstreamResponse::Refused {
+        status: 503,
+        retry_after: None,
+        exception: None,
+        body: BytesMut::new(),
+        suspended,
+    }
 }
 
 fn suspended(exchange: Exchange) -> Box<SuspendedResponse> {
