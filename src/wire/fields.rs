@@ -1,7 +1,7 @@
 //! Tables of the body members that matter to each API before a request is routed.
 
 use super::Api;
-use super::ranges::RangeRule;
+use super::ranges::{REASONING, RangeRule, WEB_SEARCH};
 use crate::json::{ValueKind, WantedMembers, WantedWord};
 
 /// Members of the outermost object of a body that matter to one API. Sets of members are bit masks of their indexes.
@@ -69,6 +69,14 @@ const NUMBER: &[ValueKind] = &[ValueKind::Number];
 const TEXT_OR_ARRAY: &[ValueKind] = &[ValueKind::String, ValueKind::Array];
 const OBJECT: &[ValueKind] = &[ValueKind::Object];
 
+/// Rules for the kind of a value.
+const IS_ARRAY: RangeRule = RangeRule::Kinds(ARRAY, "an array");
+const IS_OBJECT: RangeRule = RangeRule::Kinds(OBJECT, "an object");
+const IS_TEXT_OR_ARRAY: RangeRule = RangeRule::Kinds(TEXT_OR_ARRAY, "a string or an array");
+/// An array of objects, or one object alone, which Google's API takes for an array of one.
+const ARE_OBJECTS: RangeRule =
+    RangeRule::Kinds(&[ValueKind::Array, ValueKind::Object], "an array of objects");
+
 /// Empty table, as the base of the others.
 const NOTHING: Fields = Fields {
     sought: &const { WantedMembers::new(&[], &[]) },
@@ -104,6 +112,7 @@ static CHAT_SOUGHT: WantedMembers = WantedMembers::new(
         "max_output_tokens",
         "max_new_tokens",
         "tools",
+        "reasoning",
     ],
     &[],
 );
@@ -116,6 +125,7 @@ pub(super) mod chat {
     pub(in crate::wire) const WEB_SEARCH_OPTIONS: usize = 10;
     pub(in crate::wire) const PARAMETERS: usize = 11;
     pub(in crate::wire) const TOOLS: usize = 19;
+    pub(in crate::wire) const REASONING: usize = 20;
 }
 static CHAT: Fields = Fields {
     sought: &CHAT_SOUGHT,
@@ -125,6 +135,9 @@ static CHAT: Fields = Fields {
         (chat::MAX_TOKENS, RangeRule::Positive),
         (chat::MAX_COMPLETION_TOKENS, RangeRule::Positive),
         (chat::PARAMETERS, RangeRule::Parameters),
+        (chat::WEB_SEARCH_OPTIONS, WEB_SEARCH),
+        (chat::TOOLS, IS_ARRAY),
+        (chat::REASONING, RangeRule::Reasoning),
     ],
     spelled: 1 << chat::WEB_SEARCH_OPTIONS | 1 << chat::MAX_TOKENS,
     required: &[(MODEL, STRING), (CONTENT, ARRAY)],
@@ -196,7 +209,13 @@ static MESSAGES: Fields = Fields {
         (CONTENT, RangeRule::NotEmpty),
         (messages::TEMPERATURE, RangeRule::Figure { least: 0.0, most: 1.0 }),
         (messages::TOP_P, RangeRule::FractionOrUnset),
+        (messages::THINKING, IS_OBJECT),
         (messages::THINKING, RangeRule::Thinking),
+        (messages::SYSTEM, IS_TEXT_OR_ARRAY),
+        (messages::TOOLS, IS_ARRAY),
+        (messages::STOP_SEQUENCES, IS_ARRAY),
+        (messages::MCP_SERVERS, IS_ARRAY),
+        (messages::CONTEXT_MANAGEMENT, IS_OBJECT),
     ],
     spelled: 1 << messages::THINKING,
     required: &[(MODEL, STRING), (CONTENT, ARRAY), (EXTRA, NUMBER)],
@@ -277,9 +296,11 @@ static RESPONSES: Fields = Fields {
         (responses::TEMPERATURE, RangeRule::Figure { least: 0.0, most: 2.0 }),
         (responses::TOP_P, RangeRule::Figure { least: 0.0, most: 1.0 }),
         (responses::MAX_OUTPUT_TOKENS, RangeRule::Positive),
-        (responses::MAX_TOOL_CALLS, RangeRule::Positive),
+        (responses::MAX_TOOL_CALLS, RangeRule::Whole),
         (responses::TRUNCATION, RangeRule::OneOf(&["auto", "disabled"])),
-        (responses::METADATA, RangeRule::Object),
+        (responses::METADATA, IS_OBJECT),
+        (responses::REASONING, REASONING),
+        (responses::TOOLS, IS_ARRAY),
     ],
     spelled: 1 << responses::REASONING | 1 << responses::TOOL_CHOICE,
     required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
@@ -338,6 +359,8 @@ static GENERATE_SOUGHT: WantedMembers = WantedMembers::new(
         "tools",
         "systemInstruction",
         "system_instruction",
+        "safetySettings",
+        "safety_settings",
     ],
     &[
         WantedWord { text: "groundingSearch", is_name: true, depth: (2, 3) },
@@ -351,12 +374,22 @@ pub(super) mod generate {
     pub(in crate::wire) const TOOL_CONFIG: [usize; 2] = [9, 10];
     pub(in crate::wire) const TOOLS: usize = 11;
     pub(in crate::wire) const SYSTEM_INSTRUCTION: [usize; 2] = [12, 13];
+    pub(in crate::wire) const SAFETY_SETTINGS: [usize; 2] = [14, 15];
 }
 static GENERATE: Fields = Fields {
     sought: &GENERATE_SOUGHT,
     rules: &[
         (generate::GENERATION_CONFIG[0], RangeRule::GenerationConfig),
         (generate::GENERATION_CONFIG[1], RangeRule::GenerationConfig),
+        (generate::GENERATION_CONFIG[0], IS_OBJECT),
+        (generate::GENERATION_CONFIG[1], IS_OBJECT),
+        (generate::TOOLS, ARE_OBJECTS),
+        (generate::TOOL_CONFIG[0], IS_OBJECT),
+        (generate::TOOL_CONFIG[1], IS_OBJECT),
+        (generate::SYSTEM_INSTRUCTION[0], ARE_OBJECTS),
+        (generate::SYSTEM_INSTRUCTION[1], ARE_OBJECTS),
+        (generate::SAFETY_SETTINGS[0], ARE_OBJECTS),
+        (generate::SAFETY_SETTINGS[1], ARE_OBJECTS),
     ],
     spelled: 1 << generate::FUNCTION_CALLING_CONFIG[0] | 1 << generate::FUNCTION_CALLING_CONFIG[1],
     required: &[(CONTENT, ARRAY)],
@@ -367,7 +400,13 @@ static CONVERSE: Fields = Fields {
     sought: &const {
         WantedMembers::new(&["modelId", "stream", "toolConfig", "messages", "inferenceConfig", "system"], &[])
     },
-    rules: &[(converse::INFERENCE_CONFIG, RangeRule::InferenceConfig), (CONTENT, RangeRule::NotEmpty)],
+    rules: &[
+        (converse::INFERENCE_CONFIG, IS_OBJECT),
+        (converse::INFERENCE_CONFIG, RangeRule::InferenceConfig),
+        (converse::TOOL_CONFIG, IS_OBJECT),
+        (converse::SYSTEM, IS_ARRAY),
+        (CONTENT, RangeRule::NotEmpty),
+    ],
     required: &[(CONTENT, ARRAY)],
     caps: 1 << converse::INFERENCE_CONFIG,
     ..NOTHING

@@ -129,6 +129,8 @@ pub const ROWS: &[LossRow] = &[
     row("web_search_location",               [S, S, S, S, S]),
     row("web_search_context",                [S, S, S, S, S]),
     row("web_search_max_uses",               [S, S, S, S, S]),
+    // Only `false` is one: without a search, there is none to switch off.
+    row("enable_search",                     [S, S, S, S, S]),
     // Answers
     row("n",                                 [E, E, E, E, E]),
     row("logprobs",                          [W, W, W, W, W]),

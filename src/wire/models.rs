@@ -4,7 +4,7 @@ use bytes::BytesMut;
 
 use super::{Format, catalogue};
 use crate::canonical::request::Effort;
-use crate::canonical::time::rfc3339;
+use crate::canonical::time::{rfc3339, unix_seconds};
 use crate::json::{Sink, Writer};
 
 /// Shape of the model listing that a client expects.
@@ -61,6 +61,31 @@ impl Hints {
             ListingShape::List
         }
     }
+}
+
+/// Release time of a model whose name has no date: the start of 2025. Clients sort by it, and show no model of 1970.
+const UNDATED: i64 = 1_735_689_600;
+
+/// Returns the release time of a model without a configured one: the date in its name (`-20250929`, `-2024-08-06`).
+pub fn release_time(id: &str) -> i64 {
+    let date = (0..id.len()).find_map(|start| {
+        let digits = |length: usize| id.get(start..start + length).filter(|text| is_date_like(text));
+        let text = match (digits(10), digits(8)) {
+            (Some(text), _) if text.contains('-') => text.to_owned(),
+            (_, Some(text)) if !text.contains('-') => {
+                let (year, rest) = text.split_at_checked(4)?;
+                let (month, day) = rest.split_at_checked(2)?;
+                format!("{year}-{month}-{day}")
+            }
+            _ => return None,
+        };
+        unix_seconds(&format!("{text}T00:00:00Z")).filter(|time| *time > 0)
+    });
+    date.unwrap_or(UNDATED)
+}
+
+fn is_date_like(text: &str) -> bool {
+    text.starts_with("20") && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
 }
 
 /// Entry of the model listing.

@@ -21,8 +21,14 @@ pub(super) enum RangeRule {
     FractionOrUnset,
     /// A number of at least 1.
     Positive,
-    /// An object.
-    Object,
+    /// A number of at least 1 without a fraction.
+    Whole,
+    /// A value of one of these kinds, described by the text. It is not read.
+    Kinds(&'static [ValueKind], &'static str),
+    /// An object whose members, as far as they are present, follow these rules.
+    Members(&'static [(&'static str, RangeRule)]),
+    /// `reasoning` of the chat format: an effort, a switch, or an object with a budget.
+    Reasoning,
     /// An array with at least one element.
     NotEmpty,
     /// One of these strings.
@@ -37,15 +43,33 @@ pub(super) enum RangeRule {
     InferenceConfig,
 }
 
+/// Values of `search_context_size` (OpenAI API, "Web search", and the API document, sections 4.1 and 4.4).
+pub(in crate::wire) const SEARCH_SIZES: [&str; 3] = ["low", "medium", "high"];
+
+/// Members of `web_search_options`.
+pub(super) const WEB_SEARCH: RangeRule = RangeRule::Members(&[
+    ("search_context_size", RangeRule::OneOf(&SEARCH_SIZES)),
+    ("user_location", RangeRule::Kinds(&[ValueKind::Object], "an object")),
+]);
+
+/// Members of `reasoning` in the responses format. Efforts are left to the provider, because models have different ones.
+/// Sources: OpenAI's API reference (`auto`, `concise`, `detailed`), the API document (`none`).
+pub(super) const REASONING: RangeRule =
+    RangeRule::Members(&[("summary", RangeRule::OneOf(&["auto", "concise", "detailed", "none"]))]);
+
 /// Minimum reasoning budget of the messages format, in tokens. The gateway's specification requires more than this, but
 /// the provider accepts exactly this value.
 const MIN_BUDGET: f64 = 1_024.0;
 
 impl RangeRule {
     /// Returns whether every value of this length in bytes meets the rule, so that it need not be read.
-    pub(super) fn needs_no_look(self, length: usize) -> bool {
-        // Only short arrays can be empty. Long content is never read for this check.
-        matches!(self, RangeRule::NotEmpty) && length > 64
+    pub(super) fn needs_no_look(self, kind: ValueKind, length: usize) -> bool {
+        match self {
+            // Only short arrays can be empty. Long content is never read for this check.
+            RangeRule::NotEmpty => length > 64,
+            RangeRule::Kinds(kinds, _) => kinds.contains(&kind),
+            _ => false,
+        }
     }
 
     /// Checks a value. Returns an error that names the member if the value breaks the rule.
@@ -58,8 +82,19 @@ impl RangeRule {
             RangeRule::FractionOrUnset if kind == ValueKind::Number && is_unset(text) => Ok(()),
             RangeRule::FractionOrUnset => figure(name, kind, text, 0.0, 1.0),
             RangeRule::Positive => positive(name, kind, text),
-            RangeRule::Object if kind == ValueKind::Object => Ok(()),
-            RangeRule::Object => Err(wrong(name, "an object")),
+            RangeRule::Whole => whole(name, kind, text),
+            RangeRule::Kinds(kinds, _) if kinds.contains(&kind) => Ok(()),
+            RangeRule::Kinds(_, told) => Err(wrong(name, told)),
+            RangeRule::Members(_) if kind != ValueKind::Object => Err(wrong(name, "an object")),
+            RangeRule::Members(rules) => {
+                inside(text, |key, value| match rules.iter().find(|(member, _)| key.is(member)) {
+                    Some((member, rule)) => {
+                        rule.check(&format!("{name}.{member}"), kind_of(value), value.text())
+                    }
+                    None => Ok(()),
+                })
+            }
+            RangeRule::Reasoning => reasoning(name, kind, text),
             RangeRule::NotEmpty if text.trim_matches(['[', ']', ' ', '\n', '\r', '\t']).is_empty() => {
                 Err(wrong(name, "an array that is not empty"))
             }
@@ -90,7 +125,7 @@ pub(super) fn check_values(
 ) -> Result<u32, ApiError> {
     for (index, rule) in fields.rules {
         let Some(member) = members.find(*index) else { continue };
-        if rule.needs_no_look(member.value.len()) {
+        if rule.needs_no_look(member.kind, member.value.len()) {
             continue;
         }
         let text = body.view(member.value.clone());
@@ -147,6 +182,29 @@ fn positive(name: &str, kind: ValueKind, text: &str) -> Result<(), ApiError> {
     if is_it { Ok(()) } else { Err(wrong(name, "greater than 0")) }
 }
 
+fn whole(name: &str, kind: ValueKind, text: &str) -> Result<(), ApiError> {
+    let is_it = text.parse().is_ok_and(|said: f64| said >= 1.0 && said.fract() == 0.0);
+    if kind == ValueKind::Number && is_it {
+        return Ok(());
+    }
+    Err(wrong(name, "a whole number greater than 0"))
+}
+
+fn reasoning(name: &str, kind: ValueKind, text: &str) -> Result<(), ApiError> {
+    match kind {
+        ValueKind::Object => inside(text, |key, value| {
+            let is_budget = value.as_u64().is_some() || value.text() == "-1";
+            if key.is("max_tokens") && !is_budget {
+                let told = "a number of tokens, or -1 for no fixed budget";
+                return Err(wrong(&format!("{name}.max_tokens"), told));
+            }
+            Ok(())
+        }),
+        ValueKind::String | ValueKind::Bool => Ok(()),
+        _ => Err(wrong(name, "an object")),
+    }
+}
+
 fn thinking(name: &str, text: &str) -> Result<(), ApiError> {
     let (mut enabled, mut budget) = (false, None);
     let _ = members(&mut Cursor::new(text), |key, json| {
@@ -184,6 +242,9 @@ fn inside(
 }
 
 fn parameters(name: &str, text: &str) -> Result<(), ApiError> {
+    if !text.starts_with('{') {
+        return Err(wrong(name, "an object"));
+    }
     inside(text, |key, value| {
         let most = match key.escaped() {
             "temperature" => 2.0,
@@ -218,6 +279,9 @@ fn generation_config(name: &str, text: &str) -> Result<(), ApiError> {
             "topP" | "top_p" => in_range(0.0, 1.0),
             "maxOutputTokens" | "max_output_tokens" if number(value).is_some_and(|said| said < 1.0) => {
                 Err(wrong(&path(key.escaped()), "greater than 0"))
+            }
+            "stopSequences" | "stop_sequences" if !value.text().starts_with('[') => {
+                Err(wrong(&path(key.escaped()), "an array of strings"))
             }
             "thinkingConfig" | "thinking_config" => inside(value.text(), |inner, value| {
                 let is_budget = matches!(inner.escaped(), "thinkingBudget" | "thinking_budget");
@@ -303,7 +367,7 @@ mod tests {
             (RangeRule::NotEmpty, "[ ]", "x"),
             (RangeRule::OneOf(&["auto"]), "\"weird\"", "x"),
             (RangeRule::OneOf(&["auto"]), "3", "x"),
-            (RangeRule::Object, "[]", "x"),
+            (RangeRule::Kinds(&[ValueKind::Object], "an object"), "[]", "x"),
         ] {
             assert_eq!(refused(rule, text).as_deref(), Some(path), "{text}");
         }
@@ -315,7 +379,7 @@ mod tests {
             ),
             (RangeRule::NotEmpty, "[{}]"),
             (RangeRule::OneOf(&["auto"]), "\"auto\""),
-            (RangeRule::Object, "{}"),
+            (RangeRule::Kinds(&[ValueKind::Object], "an object"), "{}"),
         ] {
             assert_eq!(refused(rule, text), None, "{text}");
         }

@@ -100,10 +100,12 @@ async fn job_that_fails_costs_nothing() {
 async fn job_counts_against_limits_and_token_counting_does_not() {
     let upstream = cohere().await;
     let mut setup = setup(&upstream, "");
-    setup.keys += &key("pia", PAYING, "limits = { requests_per_minute = 1 }");
+    setup.keys += &key("pia", PAYING, "limits = { requests_per_minute = 1, tokens_per_minute = 2000 }");
     let gateway = Gateway::start(&setup).await;
     let headers = [("x-api-key", PAYING)];
-    let count = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]}).to_string();
+    // Three of them have more tokens than a minute's quota.
+    let text = "word ".repeat(1500);
+    let count = json!({"model": "m", "messages": [{"role": "user", "content": text}]}).to_string();
     for _ in 0..3 {
         let answer = gateway.ask(post_with("/v1/messages/count_tokens", &headers, &count)).await;
         assert_eq!(answer.status(), 200, "{}", answer.text());

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::{Answer, post_with};
-use crate::support::form::{Form, provider_error};
+use crate::support::form::Form;
 use crate::support::gateway::Gateway;
 use crate::support::reply;
 use crate::support::setup::{KEY, Setup, provider_of};
@@ -100,31 +100,37 @@ async fn anthropic_beta_header_is_added_for_beta_members() {
     let model = provider_of(Form::Messages);
     let path = path_of(Form::Messages, model);
     let bearer = format!("Bearer {KEY}");
+    let both = json!({"mcp_servers": [{"type": "url"}], "context_management": {"edits": []}});
     for (more, given, wanted) in [
-        (json!({"mcp_servers": [{"type": "url"}]}), None, "mcp-client-2025-04-04"),
-        (json!({"context_management": {"edits": []}}), None, "context-management-2025-06-27"),
+        (json!({"mcp_servers": [{"type": "url"}]}), &[][..], &["mcp-client-2025-04-04"][..]),
+        (json!({"context_management": {"edits": []}}), &[], &["context-management-2025-06-27"]),
+        (both.clone(), &[], &["mcp-client-2025-04-04,context-management-2025-06-27"]),
         (
-            json!({"mcp_servers": []}),
-            Some("a-2025-01-01, mcp-client-2025-11-20"),
-            "a-2025-01-01, mcp-client-2025-11-20",
+            both.clone(),
+            &["interleaved-thinking-2025-05-14"],
+            &["interleaved-thinking-2025-05-14,mcp-client-2025-04-04,context-management-2025-06-27"],
         ),
-        (json!({"mcp_servers": [], "tools": [{"type": "mcp_toolset"}]}), None, "mcp-client-2025-11-20"),
-        (json!({}), None, ""),
+        // Several lines of a client are one, and each feature stands once.
+        (
+            both,
+            &["a-2025-01-01, mcp-client-2025-11-20", "b-2025-01-01,a-2025-01-01"],
+            &["a-2025-01-01,mcp-client-2025-11-20,b-2025-01-01,context-management-2025-06-27"],
+        ),
+        (json!({"mcp_servers": [], "tools": [{"type": "mcp_toolset"}]}), &[], &["mcp-client-2025-11-20"]),
+        (
+            json!({"anthropic_beta": ["c-2025-01-01", "a-2025-01-01"]}),
+            &["a-2025-01-01"],
+            &["a-2025-01-01,c-2025-01-01"],
+        ),
+        (json!({}), &["a-2025-01-01, b-2025-01-01"], &["a-2025-01-01, b-2025-01-01"]),
+        (json!({}), &[], &[]),
     ] {
         let mut headers = vec![("authorization", &*bearer)];
-        headers.extend(given.map(|value| ("anthropic-beta", value)));
+        headers.extend(given.iter().map(|value| ("anthropic-beta", *value)));
         let body = request(Form::Messages, model, &more).to_string();
         let answer = gateway.ask(post_with(&path, &headers, body)).await;
         assert_eq!(answer.status(), 200, "{}", answer.text());
-        let asked = upstream.last_request();
-        let said: Vec<&str> = asked
-            .head
-            .fields
-            .iter()
-            .filter(|(name, _)| name.eq_ignore_ascii_case("anthropic-beta"))
-            .map(|(_, value)| &**value)
-            .collect();
-        assert_eq!(said.join(", "), wanted, "{more}");
+        assert_eq!(upstream.last_request().head.all("anthropic-beta"), wanted, "{more}");
     }
 }
 
@@ -156,7 +162,61 @@ async fn ranges_invalid_values_are_refused_for_every_provider() {
             (Form::Responses, json!({"input": []}), "input"),
             (Form::Generate, json!({"generationConfig": {"temperature": 2.5}}), "temperature"),
             (Form::Generate, json!({"generationConfig": {"topP": 2}}), "topP"),
+            (
+                Form::Chat,
+                json!({"web_search_options": {"search_context_size": "huge"}}),
+                "search_context_size",
+            ),
+            (Form::Chat, json!({"reasoning": {"max_tokens": -5}}), "reasoning.max_tokens"),
+            (Form::Responses, json!({"reasoning": "x"}), "reasoning"),
+            (Form::Responses, json!({"reasoning": {"summary": "long"}}), "reasoning.summary"),
+            (Form::Responses, json!({"max_tool_calls": 1.5}), "max_tool_calls"),
+            (Form::Messages, json!({"stop_sequences": "x"}), "stop_sequences"),
+            (Form::Generate, json!({"systemInstruction": "x"}), "systemInstruction"),
+            (Form::Generate, json!({"safetySettings": "x"}), "safetySettings"),
+            (Form::Generate, json!({"generationConfig": {"stopSequences": "x"}}), "stopSequences"),
         ] {
+            let answer = ask(&gateway, &path_of(form, model), &request(form, model, &more)).await;
+            assert_eq!(answer.status(), 400, "{form:?} at {provider:?}: {more}");
+            let (_, message) = form.error(&answer);
+            assert!(message.contains(field), "{message}");
+        }
+    }
+    assert_eq!(upstream.count(), 0, "nobody is asked");
+}
+
+/// A malformed turn is refused with its path where it is translated, instead of becoming an empty prompt. A provider of the
+/// client's own format refuses it itself.
+#[tokio::test]
+async fn malformed_turn_is_refused_wherever_it_is_translated() {
+    let upstream = answering(Form::Chat).await;
+    let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
+    for provider in Form::ALL {
+        let model = provider_of(provider);
+        for (form, more, field) in [
+            (Form::Chat, json!({"messages": [{"role": "user"}]}), "messages[0].content"),
+            (Form::Chat, json!({"messages": [{"role": "user", "content": null}]}), "messages[0].content"),
+            (Form::Chat, json!({"messages": [{"role": "system"}]}), "messages[0].content"),
+            (Form::Chat, json!({"messages": ["x"]}), "messages[0]"),
+            (Form::Messages, json!({"messages": [{"role": "user"}]}), "messages[0].content"),
+            (Form::Messages, json!({"messages": [{"role": "user", "content": []}]}), "messages[0].content"),
+            (Form::Responses, json!({"input": [{"type": "input_blob"}]}), "input[0].type"),
+            (Form::Responses, json!({"input": [{"role": "user"}]}), "input[0].content"),
+            (
+                Form::Responses,
+                json!({"tools": [{"type": "web_search_preview", "search_context_size": "huge"}]}),
+                "tools[0].search_context_size",
+            ),
+            (Form::Generate, json!({"contents": [{"role": "user"}]}), "contents[0].parts"),
+            (Form::Generate, json!({"contents": [{"role": "user", "parts": []}]}), "contents[0].parts"),
+            (Form::Generate, json!({"contents": [{"role": "user", "parts": [{}]}]}), "contents[0].parts"),
+            (Form::Generate, json!({"contents": [{"parts": ["x"]}]}), "contents[0].parts[0]"),
+            (Form::Generate, json!({"contents": ["x"]}), "contents[0]"),
+            (Form::Generate, json!({"tools": [{"foo": {}}]}), "foo"),
+        ] {
+            if form == provider {
+                continue;
+            }
             let answer = ask(&gateway, &path_of(form, model), &request(form, model, &more)).await;
             assert_eq!(answer.status(), 400, "{form:?} at {provider:?}: {more}");
             let (_, message) = form.error(&answer);
@@ -260,61 +320,26 @@ async fn responses_only_models_are_called_through_the_responses_api() {
 async fn generate_unknown_member_is_refused_for_every_provider() {
     let upstream = answering(Form::Messages).await;
     let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
-    let model = provider_of(Form::Messages);
-    for (more, name) in [
-        (json!({"nonsense": {"a": 1}}), "nonsense"),
-        (json!({"generationConfig": {"nonsense": 1, "temperature": 1}}), "nonsense"),
-    ] {
-        let answer =
-            ask(&gateway, &path_of(Form::Generate, model), &request(Form::Generate, model, &more)).await;
-        assert_eq!(answer.status(), 400, "{more}");
-        assert!(Form::Generate.error(&answer).1.contains(name), "{}", answer.text());
+    // Google refuses these itself.
+    for provider in [Form::Chat, Form::Messages, Form::Responses] {
+        let model = provider_of(provider);
+        for more in [
+            json!({"nonsense": {"a": 1}}),
+            json!({"generationConfig": {"nonsense": 1, "temperature": 1}}),
+            json!({"tools": [{"functionDeclarations": []}, {"nonsense": {}}]}),
+            json!({"toolConfig": {"nonsense": {}}}),
+        ] {
+            let answer =
+                ask(&gateway, &path_of(Form::Generate, model), &request(Form::Generate, model, &more)).await;
+            assert_eq!(answer.status(), 400, "{more}");
+            let (_, message) = Form::Generate.error(&answer);
+            assert!(message.contains("nonsense"), "{provider:?}: {message}");
+        }
     }
     assert_eq!(upstream.count(), 0);
 }
 
 /// Status and message are kept; the provider's own error type is added as `provider_type`.
-#[tokio::test]
-async fn messages_errors_have_the_specified_types() {
-    for (status, own, table) in [
-        (400, "invalid_request_error", "invalid_request"),
-        (404, "not_found_error", "invalid_request"),
-        (413, "request_too_large", "invalid_request"),
-        (429, "rate_limit_error", "rate_limit_error"),
-        (500, "api_error", "upstream_error"),
-        (504, "timeout_error", "upstream_error"),
-        (529, "overloaded_error", "upstream_error"),
-    ] {
-        let error =
-            json!({"type": "error", "error": {"type": own, "message": "Its words."}, "request_id": "req_v"});
-        let upstream = Upstream::answering(reply::json(status, error.to_string())).await;
-        let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
-        let model = provider_of(Form::Messages);
-        for stream in [false, true] {
-            let body = request(Form::Messages, model, &json!({"stream": stream}));
-            let answer = ask(&gateway, "/v1/messages", &body).await;
-            let mut expected = error.clone();
-            if own != table {
-                expected["error"]["type"] = table.into();
-                expected["error"]["provider_type"] = own.into();
-            }
-            assert_eq!((answer.status(), answer.json()), (status, expected));
-        }
-        let gateway = Gateway::start(&Setup::each_provider_with(upstream.addr, "errors = \"own\"")).await;
-        let answer = ask(&gateway, "/v1/messages", &request(Form::Messages, model, &json!({}))).await;
-        assert_eq!((answer.status(), answer.json()), (status, error), "as they came");
-    }
-    // The same for errors of providers of other formats.
-    for (status, table) in [(400, "invalid_request"), (404, "invalid_request"), (529, "upstream_error")] {
-        let upstream =
-            Upstream::answering(reply::json(status, provider_error(Form::Chat, status, "No."))).await;
-        let gateway = Gateway::start(&Setup::each_provider(upstream.addr)).await;
-        let body = request(Form::Messages, provider_of(Form::Chat), &json!({}));
-        let answer = ask(&gateway, "/v1/messages", &body).await;
-        assert_eq!((answer.status(), &answer.json()["error"]["type"]), (status, &json!(table)));
-    }
-}
-
 #[tokio::test]
 async fn messages_stream_error_keeps_the_type_of_the_provider() {
     let mut frames = Form::Messages.frames("m");

@@ -142,6 +142,15 @@ async fn task_endpoints_reach_their_providers_and_answer_in_their_shape() {
             ("/api/v3/images/generations", &json!("1328x1328"), &json!(false))
         );
     }
+    for wrong in
+        [json!({"width": 1300, "height": 1328}), json!({"width": 1328}), json!({"width": 0, "height": 0})]
+    {
+        let mut body = json!({"prompt": "p", "size": "1328x1328", "value": "1328x1328", "req_key": "c"});
+        body.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
+        let answer = group.post("text2imageSubmit", &json!({"req": body})).await;
+        assert_eq!(answer.json()["code"], 400, "{body}");
+        assert!(answer.text().contains("width"), "{}", answer.text());
+    }
     let body = json!({"model": "seedream", "prompt": "p", "n": 3, "size": "2K", "temperature": 1, "watermark": true,
         "image": "https://h/p.png", "sequentialImageGeneration": "auto", "promptOptions": {"mode": "standard"}});
     for body in [body.clone(), json!({"batchImageGenerationDTO": body})] {

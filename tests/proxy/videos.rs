@@ -151,6 +151,7 @@ async fn video_of_every_provider_is_submitted_polled_and_downloaded() {
             let download = download.json();
             assert_eq!((&download["success"], &download["size"]), (&json!(true), &json!(70_001)));
             assert_eq!((&download["generation_id"], &download["task_id"]), (&json!(id), &json!(id)));
+            assert_eq!(download["format"], "mp4");
             let text = download["base64"].as_str().unwrap();
             assert_eq!(download["data_url"], format!("data:video/mp4;base64,{text}"));
             is_video(&STANDARD.decode_to_vec(text).unwrap(), 70_001);

@@ -111,7 +111,7 @@ fn entry(model: &Model) -> ListedModel<'_> {
         id: &model.id,
         alias_of: None,
         owned_by: &model.owned_by,
-        created: model.created,
+        created: if model.created == 0 { models::release_time(&model.id) } else { model.created },
         conversational: is_conversational(model),
         methods: methods(model),
         context_window: model.context_window,

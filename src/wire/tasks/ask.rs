@@ -285,12 +285,15 @@ fn text_to_image(members: &mut VideoMembers<'_>) -> Result<ImageRequest, ApiErro
     if size != value {
         return Err(wrong("value", "the same as 'size'"));
     }
-    let mut sides = parse_size(&size).ok_or_else(|| wrong("size", "<width>x<height>"))?;
+    let sides = parse_size(&size).ok_or_else(|| wrong("size", "<width>x<height>"))?;
     let width = members.whole(&["width"])?;
     let height = members.whole(&["height"])?;
     match (width, height) {
         (None, None) => {}
-        (Some((_, width)), Some((_, height))) if width > 0 && height > 0 => sides = (width, height),
+        (Some((_, width)), Some((_, height))) if (width, height) == sides => {}
+        (Some((_, width)), Some((_, height))) if width > 0 && height > 0 => {
+            return Err(wrong("width", "the width of 'size', and 'height' its height"));
+        }
         _ => return Err(wrong("width", "given together with 'height', and both greater than 0")),
     }
     if sides.0.checked_mul(sides.1).is_none_or(|pixels| pixels >= PIXELS) {

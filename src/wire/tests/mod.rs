@@ -13,5 +13,6 @@ mod provider_error;
 mod request;
 mod request_edits;
 mod spellings;
+mod values;
 mod watch;
 mod watch_usage;

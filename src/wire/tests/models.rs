@@ -4,7 +4,9 @@ use bytes::BytesMut;
 use serde_json::{Value, json};
 
 use crate::canonical::request::Effort;
-use crate::wire::models::{Hints, ListedModel, ListingPage, ListingShape, encode_list, encode_one};
+use crate::wire::models::{
+    Hints, ListedModel, ListingPage, ListingShape, encode_list, encode_one, release_time,
+};
 
 fn entries<'a>(ids: &[&'a str]) -> Vec<ListedModel<'a>> {
     ids.iter()
@@ -272,5 +274,21 @@ fn catalogue_has_the_modalities_and_the_compaction_limit_of_a_model() {
             (&limit, &modalities),
             "{model}"
         );
+    }
+}
+
+/// Clients sort by the time, and show no model of 1970.
+#[test]
+fn release_time_is_the_date_in_the_name_or_a_fixed_one() {
+    for (id, time) in [
+        ("claude-sonnet-4-5-20250929", 1_759_104_000),
+        ("gpt-4o-2024-08-06", 1_722_902_400),
+        ("openai/gpt-4o-2024-08-06:free", 1_722_902_400),
+        ("plain", 1_735_689_600),
+        ("model-20259999", 1_735_689_600),
+        ("20", 1_735_689_600),
+        ("größe-2025", 1_735_689_600),
+    ] {
+        assert_eq!(release_time(id), time, "{id}");
     }
 }

@@ -292,7 +292,6 @@ fn output_limits_are_found_in_every_format() {
             Some(3),
         ),
         (Api::Generate, r#"{"contents":[],"generationConfig":{"c\u0061ndidateCount":3}}"#, None, Some(3)),
-        (Api::Generate, r#"{"contents":[],"generationConfig":[]}"#, None, None),
         (Api::Embeddings, r#"{"model":"m","input":"x","max_tokens":5,"n":2}"#, None, None),
     ] {
         assert_eq!(

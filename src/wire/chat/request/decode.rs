@@ -36,8 +36,8 @@ struct Reader<'a> {
     max_tokens: Option<u64>,
     /// `web_search_options`, which counts more than a search tool.
     search: Option<Search<'a>>,
-    /// Whether `enable_search` is on, which counts only without settings of the search.
-    enable_search: bool,
+    /// Value of `enable_search`, which counts only without settings of the search.
+    enable_search: Option<bool>,
     logprobs: Option<bool>,
     top_logprobs: Option<u64>,
     safety_identifier: Option<RawJson<'a>>,
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
             "parallel_tool_calls" => request.parallel_tools = Some(flag(json, name)?),
             "response_format" => request.output = response_format::output(json)?,
             "web_search_options" => self.search = Some(response_format::search(json)?),
-            "enable_search" => self.enable_search = flag(json, name)?,
+            "enable_search" => self.enable_search = Some(flag(json, name)?),
             "parameters" => self.parameters = Some(raw(json)?),
             // Reasoning settings have many spellings. Everything else is an extra, and the encoder decides about it.
             _ if self.wishes.member(name, json, request)? => {}
@@ -110,8 +110,12 @@ impl<'a> Reader<'a> {
             return Err(missing("messages"));
         }
         let Reader { mut request, wishes, max_tokens, logprobs, top_logprobs, safety_identifier, .. } = self;
-        let switched = self.enable_search.then(Search::default);
+        let switched = self.enable_search.filter(|on| *on).map(|_| Search::default());
         request.search = self.search.or(request.search).or(switched);
+        if self.enable_search == Some(false) && request.search.is_none() {
+            // For a provider whose models may search unless they are told not to.
+            request.extra.push(Extra { name: SEARCH_SWITCH, value: RawJson::from_text("false") });
+        }
         request.max_output = request.max_output.or(max_tokens);
         request.logprobs = match (logprobs, top_logprobs) {
             (Some(false), _) | (None, None) => None,
@@ -160,6 +164,9 @@ impl<'a> Reader<'a> {
         })
     }
 }
+
+/// Member that switches the search of a provider on and off. Other providers do not search unless they are asked to.
+pub(super) const SEARCH_SWITCH: &str = "enable_search";
 
 /// Returns the usual name of a member that has several.
 fn usual_name(name: &str) -> &str {

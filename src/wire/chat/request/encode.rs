@@ -1,5 +1,6 @@
 //! Encoder of a chat request for a provider of this format.
 
+use super::decode::SEARCH_SWITCH;
 use super::media::PartsEncoder;
 use super::{conversation, thinking};
 use crate::canonical::dialect::SamplingSupport;
@@ -352,6 +353,8 @@ fn extras(
             || supports_extension(dialect, name);
         match *name {
             thinking::CLEAR_THINKING => {}
+            // `EVERYTHING` of a compatible provider is no reason to send what it may not know.
+            SEARCH_SWITCH if !supports_extension(dialect, SEARCH_SWITCH) => notes.lose(SEARCH_SWITCH),
             // Written by `tools`.
             "server_tool" if same_format => {}
             // An extension never has a name with escapes or dots; those are paths of losses or invalid names.

@@ -123,6 +123,10 @@ impl Reader {
             "assistant" => self.assistant(&mut message, path)?,
             "tool" | "function" => vec![self.result(&mut message, path)?],
             _ => {
+                // OpenAI refuses such a message, and other formats cannot have one.
+                if message.content.is_none() && message.images.is_none() {
+                    return Err(missing(format_args!("{path}.content")));
+                }
                 let mut blocks = message.blocks()?;
                 images(&message, path, &mut blocks)?;
                 blocks

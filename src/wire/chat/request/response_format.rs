@@ -4,6 +4,7 @@ use super::read::{Result, broken, flag, invalid, missing, object, raw, raw_objec
 use crate::canonical::OutputFormat;
 use crate::canonical::request::Search;
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
+use crate::wire::ranges::SEARCH_SIZES;
 
 /// Decodes `response_format`.
 pub(super) fn output<'a>(json: &mut Cursor<'a>) -> Result<OutputFormat<'a>> {
@@ -61,7 +62,13 @@ pub(super) fn search<'a>(json: &mut Cursor<'a>) -> Result<Search<'a>> {
     let mut search = Search::default();
     object(json, "web_search_options", |key, json| {
         match key.escaped() {
-            "search_context_size" => search.context = text(json, "web_search_options.search_context_size")?,
+            "search_context_size" => {
+                const PATH: &str = "web_search_options.search_context_size";
+                search.context = text(json, PATH)?;
+                if !SEARCH_SIZES.contains(&search.context.escaped()) {
+                    return Err(invalid(PATH, "'low', 'medium' or 'high'"));
+                }
+            }
             "max_uses" => search.max_uses = raw(json)?.as_u64(),
             "user_location" => search.location = location(json)?,
             "allowed_domains" => search.allowed_domains = list(json)?,

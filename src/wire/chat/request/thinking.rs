@@ -34,7 +34,7 @@ impl ReasoningOptions {
             "reasoning" => self.reasoning(json, request)?,
             "thinking" => self.switch_object(json, request)?,
             "enable_thinking" => self.switch = Some(flag(json, name)?),
-            "thinking_budget" => self.budget(json)?,
+            "thinking_budget" => self.budget(json, name)?,
             "include_reasoning" => request.show_thinking = Some(flag(json, name)?),
             _ => return Ok(false),
         }
@@ -73,11 +73,13 @@ impl ReasoningOptions {
         Ok(())
     }
 
-    /// Reads a budget in tokens. A negative value leaves it to the model.
-    fn budget(&mut self, json: &mut Cursor<'_>) -> Result<()> {
-        match raw(json)?.as_u64() {
+    /// Reads a budget in tokens. -1 leaves it to the model.
+    fn budget(&mut self, json: &mut Cursor<'_>, path: &str) -> Result<()> {
+        let value = raw(json)?;
+        match value.as_u64() {
             Some(tokens) => self.budget = Some(tokens),
-            None => self.adaptive = true,
+            None if value.text() == "-1" => self.adaptive = true,
+            None => return Err(invalid(path, "a number of tokens, or -1 for no fixed budget")),
         }
         Ok(())
     }
@@ -93,7 +95,7 @@ impl ReasoningOptions {
             _ => object(json, "reasoning", |key, json| {
                 match key.escaped() {
                     "effort" => self.effort(json, "reasoning.effort")?,
-                    "max_tokens" => self.budget(json)?,
+                    "max_tokens" => self.budget(json, "reasoning.max_tokens")?,
                     "enabled" => self.switch = Some(flag(json, "reasoning.enabled")?),
                     "exclude" => {
                         if flag(json, "reasoning.exclude")? {
@@ -121,7 +123,7 @@ impl ReasoningOptions {
                     "adaptive" | "auto" => self.adaptive = true,
                     _ => return Err(invalid("thinking.type", "'enabled', 'disabled' or 'adaptive'")),
                 },
-                "budget_tokens" => self.budget(json)?,
+                "budget_tokens" => self.budget(json, "thinking.budget_tokens")?,
                 "clear_thinking" => request.extra.push(Extra { name: CLEAR_THINKING, value: raw(json)? }),
                 _ => drop(raw(json)?),
             }

@@ -127,6 +127,21 @@ fn parameters_object_is_overridden_by_top_level_members() {
     assert_eq!(losses, ["incremental_output", "asr_options"]);
 }
 
+/// Models of that provider may search unless they are told not to; for all others there is nothing to switch off.
+#[test]
+fn search_switched_off_is_told_to_the_provider_that_has_the_switch() {
+    let knows = Dialect { extensions: &["enable_search"], ..dialect() };
+    for members in [r#","parameters":{"enable_search":false}"#, r#","enable_search":false"#] {
+        let body = asking(members);
+        let (sent, losses) = through(&body, &knows);
+        assert_eq!((&sent["enable_search"], losses.len()), (&false.into(), 0), "{members}");
+        let (sent, _) = through(&body, &dialect());
+        assert!(sent.get("enable_search").is_none(), "{members}: {sent}");
+    }
+    let both = asking(r#","enable_search":false,"web_search_options":{}"#);
+    assert_eq!(through(&both, &knows).0["enable_search"], true);
+}
+
 #[test]
 fn parameters_object_overrides_no_top_level_member() {
     for (top, inside) in [

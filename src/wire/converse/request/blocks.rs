@@ -45,7 +45,11 @@ pub(super) fn turns<'a>(
             _ => return Err(wrong(format_args!("messages[{index}].role"), "user, assistant or system")),
         };
         let missing = || wrong(format_args!("messages[{index}].content"), "given");
-        turns.push(Turn::new(role, blocks.ok_or_else(missing)?));
+        let blocks = blocks.ok_or_else(missing)?;
+        if role == Role::User && blocks.is_empty() {
+            return Err(wrong(format_args!("messages[{index}].content"), "an array that is not empty"));
+        }
+        turns.push(Turn::new(role, blocks));
         Ok(())
     })?;
     if turns.is_empty() {

@@ -26,7 +26,7 @@ pub(super) struct Reader<'a> {
 const MAX_DEPTH: u32 = 4;
 
 impl<'a> Reader<'a> {
-    /// Reads `contents`: an array, one content, or a text.
+    /// Reads `contents`: an array, or one content.
     pub(super) fn contents(&mut self, json: &mut Cursor<'a>) -> Result<(), ReadFault> {
         self.turns.reserve(TYPICAL_TURNS);
         list(
@@ -34,11 +34,6 @@ impl<'a> Reader<'a> {
             || "contents".to_owned(),
             |number, json| {
                 self.at = (number, 0);
-                if json.kind()? == ValueKind::String {
-                    let blocks = text_blocks(json.string()?).into_iter().collect();
-                    self.turns.push(Turn::new(Role::User, blocks));
-                    return Ok(());
-                }
                 self.content(json)
             },
         )
@@ -77,6 +72,9 @@ impl<'a> Reader<'a> {
                 _ => Ok(json.skip()?),
             },
         )?;
+        if role == Role::User && blocks.is_empty() {
+            return Err(wrong(format!("contents[{number}].parts"), "must not be empty"));
+        }
         if role == Role::Assistant && goes_on {
             self.join_thoughts(&mut blocks);
             // All of its thoughts belong to the preceding turn.
@@ -108,10 +106,6 @@ impl<'a> Reader<'a> {
         json: &mut Cursor<'a>,
         blocks: &mut Vec<Block<'a>>,
     ) -> Result<(), ReadFault> {
-        if json.kind()? == ValueKind::String {
-            blocks.extend(text_blocks(json.string()?));
-            return Ok(());
-        }
         let mut whole = json.clone();
         let mut part = Part::default();
         let at = self.at;

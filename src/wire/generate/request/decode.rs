@@ -6,7 +6,7 @@ use super::{config, tools};
 use crate::canonical::request::Extra;
 use crate::canonical::{Request, Role, Turn};
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{Cursor, RawJson, ValueKind};
+use crate::json::{Cursor, RawJson};
 
 /// Members of the request itself that only this format has.
 pub(super) const OWN: [&str; 4] = ["safetySettings", "cachedContent", "labels", "modelArmorConfig"];
@@ -77,6 +77,7 @@ pub fn unknown(request: &Request<'_>) -> Option<ApiError> {
     let top = |name: &str| !name.contains('.') && !OWN.contains(&name) && !tools::is_own(name);
     let named = request.extra.iter().find_map(|extra| match extra.name {
         config::ALL => config::unknown(extra.value),
+        name if tools::is_whole(name) => tools::unknown(name, extra.value),
         name if top(name) => Some((name.to_owned(), name.to_owned())),
         _ => None,
     });
@@ -85,7 +86,7 @@ pub fn unknown(request: &Request<'_>) -> Option<ApiError> {
     Some(ApiError::new(ErrorKind::InvalidField, message).param(path))
 }
 
-/// Reads `systemInstruction`: a text, a content, a part, or a list of these.
+/// Reads `systemInstruction`: a content, a part, or a list of these. Google's SDKs make a content of a text.
 fn instructions<'a>(json: &mut Cursor<'a>) -> Result<Turn<'a>, ReadFault> {
     let mut blocks = Vec::new();
     list(
@@ -93,9 +94,6 @@ fn instructions<'a>(json: &mut Cursor<'a>) -> Result<Turn<'a>, ReadFault> {
         || "systemInstruction".to_owned(),
         |_, json| {
             let mut reader = Reader::default();
-            if json.kind()? == ValueKind::String {
-                return reader.part(json, &mut blocks);
-            }
             let mut whole = json.clone();
             let mut parts = false;
             object(

@@ -97,8 +97,8 @@ pub(super) fn object_or_whole<'a>(
     Ok(if unknown { Some(whole.raw()?) } else { None })
 }
 
-/// Calls `each` for the elements of an array, with their indexes. A single object or string counts as an array of
-/// one; null elements are skipped.
+/// Calls `each` for the elements of an array, with their indexes. A single object counts as an array of one, as for
+/// Google's API; null elements are skipped.
 pub(super) fn list<'a>(
     json: &mut Cursor<'a>,
     path: impl FnOnce() -> String,
@@ -118,7 +118,7 @@ pub(super) fn list<'a>(
             }
             Ok(())
         }
-        ValueKind::Object | ValueKind::String => each(0, json),
+        ValueKind::Object => each(0, json),
         _ => Err(wrong(path(), "must be an array")),
     }
 }

@@ -147,6 +147,29 @@ fn is_known_tool(name: &str) -> bool {
     name == DECLARATIONS || SEARCHES.contains(&name) || HOSTED.iter().any(|own| last(own) == name)
 }
 
+/// Returns whether an extra member is a whole tool or setting with unknown members.
+pub(super) fn is_whole(name: &str) -> bool {
+    [UNKNOWN_TOOL, UNKNOWN_SETTING].contains(&name)
+}
+
+/// Returns the name and the path of the first unknown member of such a whole.
+pub(super) fn unknown(name: &str, whole: RawJson<'_>) -> Option<(String, String)> {
+    let is_tool = name == UNKNOWN_TOOL;
+    let (parent, is_known) = if is_tool {
+        ("tools", is_known_tool as fn(&str) -> bool)
+    } else {
+        ("toolConfig", is_known_setting as _)
+    };
+    let mut found = None;
+    let read = object(&mut Cursor::new(whole.text()), String::new, |key, name, json| {
+        if !is_known(key) && found.is_none() {
+            found = Some((name.escaped().to_owned(), format!("{parent}.{}", name.escaped())));
+        }
+        Ok(json.skip()?)
+    });
+    read.ok().and(found)
+}
+
 fn is_known_setting(name: &str) -> bool {
     name == CALLING || SETTINGS.iter().any(|own| last(own) == name)
 }

@@ -40,10 +40,8 @@ fn contents_are_decoded_as_turns() {
     );
     // Short forms that client libraries and hand-written requests use.
     for body in [
-        r#"{"contents":"d"}"#,
-        r#"{"contents":["d"]}"#,
         r#"{"contents":{"parts":{"text":"d"}}}"#,
-        r#"{"contents":[{"parts":["d"],"role":null}]}"#,
+        r#"{"contents":[{"parts":[{"text":"d"}],"role":null}]}"#,
         r#"{"contents":[{"text":"d"}],"tools":null,"generation_config":null}"#,
     ] {
         assert_eq!(texts(&read(body).turns[0].blocks), ["d"], "{body}");
@@ -53,12 +51,10 @@ fn contents_are_decoded_as_turns() {
 #[test]
 fn bug_63_system_instruction_is_decoded_in_any_shape() {
     for instructions in [
-        r#""systemInstruction":"Be brief.""#,
         r#""systemInstruction":{"parts":[{"text":"Be brief."}]}"#,
         r#""system_instruction":{"role":"user","parts":{"text":"Be brief."}}"#,
         r#""system_instruction":{"text":"Be brief."}"#,
         r#""systemInstruction":[{"text":"Be brief."}]"#,
-        r#""systemInstruction":["Be brief."]"#,
     ] {
         let body = beside(instructions);
         let request = read(&body);
@@ -67,6 +63,23 @@ fn bug_63_system_instruction_is_decoded_in_any_shape() {
         assert_eq!(request.turns.len(), 2);
     }
     assert_eq!(read(&beside(r#""systemInstruction":{"parts":[]}"#)).turns.len(), 1);
+}
+
+/// Google's API refuses a text in place of an object. Its SDKs take one and send an object.
+#[test]
+fn text_in_place_of_a_content_or_part_is_refused_with_its_path() {
+    for (body, path) in [
+        (r#"{"contents":"d"}"#.to_owned(), "contents"),
+        (r#"{"contents":["d"]}"#.to_owned(), "contents[0]"),
+        (r#"{"contents":[{"parts":["d"]}]}"#.to_owned(), "contents[0].parts[0]"),
+        (r#"{"contents":[{"parts":"d"}]}"#.to_owned(), "contents[0].parts"),
+        (beside(r#""systemInstruction":"Be brief.""#), "systemInstruction"),
+        (beside(r#""systemInstruction":["Be brief."]"#), "systemInstruction"),
+        (beside(r#""tools":"x""#), "tools"),
+    ] {
+        let error = decode(&body).unwrap_err();
+        assert_eq!((error.status, error.param.as_deref()), (400, Some(path)), "{body}");
+    }
 }
 
 #[test]

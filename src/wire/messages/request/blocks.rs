@@ -43,6 +43,9 @@ pub(super) fn turns<'a>(
         let Some(blocks) = content else {
             return Err(wrong(format_args!("messages[{index}].content"), "given"));
         };
+        if role == Role::User && blocks.is_empty() {
+            return Err(wrong(format_args!("messages[{index}].content"), "an array that is not empty"));
+        }
         turns.push(Turn::new(role, blocks));
         Ok(())
     })?;

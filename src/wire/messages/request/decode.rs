@@ -2,7 +2,9 @@
 
 use super::blocks;
 use crate::canonical::request::{Extra, Search};
-use crate::canonical::{Effort, OutputFormat, Request, Role, Thinking, Tool, ToolChoice, ToolKind, Turn};
+use crate::canonical::{
+    Block, Effort, OutputFormat, Request, Role, Thinking, Tool, ToolChoice, ToolKind, Turn,
+};
 use crate::error::ApiError;
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 use crate::wire::ranges::is_unset;
@@ -95,7 +97,11 @@ impl<'a> Reader<'a> {
     fn finish(mut self) -> Result<Request<'a>, ApiError> {
         if let Some(system) = self.system {
             let blocks = blocks::system(system, &mut self.noted)?;
-            self.request.turns.insert(0, Turn::new(Role::System, blocks));
+            // An empty prompt is none, and costs no tokens.
+            let is_nothing = |block: &Block<'_>| matches!(block, Block::Text { text, .. } if text.is_empty());
+            if !blocks.iter().all(is_nothing) {
+                self.request.turns.insert(0, Turn::new(Role::System, blocks));
+            }
         }
         if !self.has_messages {
             return Err(ApiError::missing("messages"));

@@ -8,6 +8,33 @@ use crate::canonical::seal::SignedCallId;
 use crate::canonical::{Block, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 
+/// Types of items that stand for no call and no result (openai 3.57.0, `ResponseInputItemParam`; Codex).
+const ITEMS: [&str; 17] = [
+    "additional_tools",
+    "agent_message",
+    "compaction",
+    "compaction_summary",
+    "compaction_trigger",
+    "configuration_update",
+    "context_compaction",
+    "ghost_snapshot",
+    "item_reference",
+    "mcp_approval_request",
+    "mcp_approval_response",
+    "mcp_list_tools",
+    "message",
+    "program",
+    "reasoning",
+    "web_search",
+    "file_search",
+];
+
+/// Returns whether a type is one of an item. Providers add calls and results of tools, so that their names are open.
+fn is_item(kind: &str) -> bool {
+    let is_own = kind.contains(':') || ["_call", "_output", "_result"].iter().any(|end| kind.ends_with(end));
+    is_own || ITEMS.contains(&kind)
+}
+
 /// Conversation decoder.
 #[derive(Default)]
 pub(super) struct Items<'a> {
@@ -89,6 +116,12 @@ impl<'a> Items<'a> {
                 self.bare = true;
             }
             "" if piece.id.is_empty() => return Err(Fault::missing(format!("{path}.type"))),
+            kind if !kind.is_empty() && !is_item(kind) => {
+                return Err(Fault::at(
+                    format!("{path}.type"),
+                    &format!("a type of an input item, not '{kind}'"),
+                ));
+            }
             kind => {
                 // An item reference may omit its type.
                 let name = if kind.is_empty() { "item_reference" } else { kind };
@@ -117,6 +150,9 @@ impl<'a> Items<'a> {
                 ));
             }
         };
+        if role != Role::Assistant && !piece.has_content {
+            return Err(Fault::missing(format!("{path}.content")));
+        }
         if role == Role::Assistant {
             let seen = self.look();
             // A turn has one phase: a message of another phase starts a new turn.

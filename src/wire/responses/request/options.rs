@@ -90,6 +90,9 @@ fn stop<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fault> 
 /// Reads `reasoning`. Its members count in this order: `effort` of `none`, a budget, another effort, `enabled`. All of
 /// them count more than the member `thinking` of the body.
 fn reasoning<'a>(value: RawJson<'a>, request: &mut Request<'a>) -> Result<(), Fault> {
+    if !value.text().starts_with('{') {
+        return Err(Fault::at("reasoning", "an object"));
+    }
     let (mut effort, mut budget, mut enabled) = (None, None, None);
     let mut unknown = false;
     members(&mut Cursor::new(value.text()), |key, json| {

@@ -20,6 +20,7 @@ pub(super) struct InputMembers<'a> {
     pub output_format: JsonStr<'a>,
     /// Arguments or input of a call.
     pub input: Option<Input<'a>>,
+    pub has_content: bool,
     /// Parts of the member `content`.
     pub content: Vec<Block<'a>>,
     pub summary: Vec<Block<'a>>,
@@ -72,7 +73,10 @@ impl<'a> InputMembers<'a> {
                         None => None,
                     };
                 }
-                "content" if is_item => piece.content = parts(json, body, path.member("content"))?,
+                "content" if is_item => {
+                    piece.has_content = json.kind()? != ValueKind::Null;
+                    piece.content = parts(json, body, path.member("content"))?;
+                }
                 "summary" if is_item => piece.summary = parts(json, body, path.member("summary"))?,
                 "output" if is_item => match json.kind()? {
                     ValueKind::Object => piece.output_object = Some(ResultObject::read(json)?),

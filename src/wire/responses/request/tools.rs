@@ -4,6 +4,7 @@ use super::Fault;
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Request, Tool, ToolChoice, ToolKind};
 use crate::json::{Cursor, JsonStr, RawJson};
+use crate::wire::ranges::SEARCH_SIZES;
 use crate::wire::watch::members;
 
 /// Members of one tool, or of an object in `tool_choice`.
@@ -112,7 +113,13 @@ pub(super) fn read<'a>(list: RawJson<'a>, group: Group<'a>, request: &mut Reques
                         .map_err(|fault| fault.within(format_args!("tools[{number}]")))?;
                 }
             }
-            kind if kind.starts_with("web_search") => request.search = Some(search(&tool)?),
+            kind if kind.starts_with("web_search") => {
+                if !tool.context.is_empty() && !SEARCH_SIZES.contains(&tool.context.escaped()) {
+                    let path = format!("tools[{number}].search_context_size");
+                    return Err(Fault::at(path, "'low', 'medium' or 'high'"));
+                }
+                request.search = Some(search(&tool)?);
+            }
             "" => return Err(Fault::missing(format!("tools[{number}].type"))),
             kind => request.extra.push(Extra { name: hosted(kind), value: raw }),
         }
