@@ -71,7 +71,7 @@ pub fn release_time(id: &str) -> i64 {
     let date = (0..id.len()).find_map(|start| {
         let digits = |length: usize| id.get(start..start + length).filter(|text| is_date_like(text));
         let text = match (digits(10), digits(8)) {
-            (Some(text), _) if text.contains('-') => text.to_owned(),
+            (Some(text), _) if text.as_bytes().get(4) == Some(&b'-') => text.to_owned(),
             (_, Some(text)) if !text.contains('-') => {
                 let (year, rest) = text.split_at_checked(4)?;
                 let (month, day) = rest.split_at_checked(2)?;

@@ -368,3 +368,25 @@ fn member_malformed_is_refused_with_its_path() {
     }
     assert_eq!(decode("[]").unwrap_err().kind, ErrorKind::InvalidJson);
 }
+
+/// An empty system prompt is none: it costs no tokens, and no provider refuses it as an empty text.
+#[test]
+fn system_that_is_empty_is_none() {
+    for system in [r#""""#, "[]", "null", r#"[{"type":"text","text":""}]"#] {
+        let body = with(&format!("\"system\":{system}"));
+        assert_eq!(decode(&body).unwrap().turns.len(), 1, "{system}");
+    }
+}
+
+#[test]
+fn user_message_without_content_is_refused_with_its_path() {
+    for body in [
+        r#"{"model":"m","max_tokens":9,"messages":[{"role":"user"}]}"#.to_owned(),
+        said("user", "[]"),
+        said("user", "null"),
+    ] {
+        let error = decode(&body).unwrap_err();
+        assert_eq!((error.status, error.param.as_deref()), (400, Some("messages[0].content")), "{body}");
+    }
+    assert!(decode(&said("assistant", "[]")).is_ok());
+}
