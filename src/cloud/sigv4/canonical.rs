@@ -143,6 +143,15 @@ fn push_encoded(bytes: &[u8], is_path: bool, out: &mut Vec<u8>) {
     }
 }
 
+/// Returns whether the path of a target has neither empty nor dot segments. A slash at its end is part of it.
+pub fn is_normalized(target: &str) -> bool {
+    let path = target.split('?').next().unwrap_or_default();
+    let path = path.strip_prefix('/').unwrap_or(path);
+    let path = path.strip_suffix('/').unwrap_or(path);
+    path.is_empty() && !target.starts_with("//")
+        || !path.is_empty() && path.split('/').all(|segment| !matches!(segment, "" | "." | ".."))
+}
+
 /// Appends a path without empty and dot segments, encoded.
 fn push_normalized(path: &str, out: &mut Vec<u8>) {
     let mut segments: Vec<&str> = Vec::new();

@@ -15,7 +15,7 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use canonical::{CanonicalRequest, PathEncoding, PayloadHash, PayloadHasher};
+pub use canonical::{CanonicalRequest, PathEncoding, PayloadHash, PayloadHasher, is_normalized};
 pub use credentials::{CredentialScope, Credentials};
 pub use date::SigningDate;
 pub use sign::{SignedHeaders, Signer, SigningKey};

@@ -206,6 +206,8 @@ fn signature_is_accepted_for_its_request_only() {
         assert_eq!(host, Err(SignatureError::Mismatch), "{name}");
         let added = change(&|sent| sent.headers.push(("x-amz-target".into(), "other".into())));
         assert_eq!(added, Err(SignatureError::SignedHeaders), "{name}");
+        let dated = change(&|sent| sent.headers.push(("x-amz-date".into(), "20260101T000000Z".into())));
+        assert_eq!(dated, Err(SignatureError::Date), "{name}");
         let dateless = change(&|sent| sent.headers.retain(|(name, _)| name != "X-Amz-Date"));
         assert_eq!(dateless, Err(SignatureError::Date), "{name}");
         let hostless = change(&|sent| sent.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("host")));
@@ -332,4 +334,14 @@ fn secrets_are_not_printed() {
     let token = vector["context"]["credentials"]["token"].as_str().unwrap();
     assert!(!printed.contains(SECRET) && !printed.contains(token), "{printed}");
     assert!(!printed.contains(made.authorization.rsplit('=').next().unwrap()), "{printed}");
+}
+
+#[test]
+fn path_with_empty_or_dot_segments_is_not_normalized() {
+    for target in ["/", "/a", "/a/", "/a/b?x=//", "/a%2Fb/.c/..d", "/model/arn%3Aaws/converse"] {
+        assert!(is_normalized(target), "{target}");
+    }
+    for target in ["//", "//a", "/a//b", "/a//", "/./a", "/a/.", "/a/./b", "/a/../b", "/..", "/.", "//a?x"] {
+        assert!(!is_normalized(target), "{target}");
+    }
 }

@@ -18,8 +18,8 @@ pub enum SignatureError {
     /// The header is not a signature of this algorithm.
     #[error("the authorization header is not a valid AWS4-HMAC-SHA256 signature")]
     Malformed,
-    /// `x-amz-date` is missing, malformed or of another day than the credential scope.
-    #[error("the x-amz-date header is missing or does not match the signature")]
+    /// `x-amz-date` is missing, given twice, malformed or of another day than the credential scope.
+    #[error("the x-amz-date header is missing, given twice, or does not match the signature")]
     Date,
     /// The date is too far from the present time.
     #[error("the signature has expired or is not yet valid; check the clock of the client")]
@@ -101,7 +101,12 @@ impl<'a> Presented<'a> {
     /// Returns [`SignatureError`] if the signature cannot be valid for this request at this time.
     pub fn check(&self, headers: &[(&str, &str)], now: i64) -> Result<SigningDate, SignatureError> {
         let find = |wanted: &str| headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
-        let date = find("x-amz-date").and_then(|(_, value)| SigningDate::parse(value.trim()));
+        let mut dates = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("x-amz-date"));
+        // The signature covers one date: of two, the second could be anything.
+        let date = match (dates.next(), dates.next()) {
+            (Some((_, value)), None) => SigningDate::parse(value.trim()),
+            _ => None,
+        };
         let date = date.filter(|date| date.day() == self.day).ok_or(SignatureError::Date)?;
         if date.unix().abs_diff(now) > MAX_SKEW_SECONDS.unsigned_abs() {
             return Err(SignatureError::Expired);
@@ -145,8 +150,9 @@ impl<'a> Presented<'a> {
     ) -> Result<(), SignatureError> {
         let date = self.check(headers, now)?;
         // The hash of the body is signed in any case; a header that states it must state the same one.
-        let declared = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("x-amz-content-sha256"));
-        if declared.is_some_and(|(_, hash)| hash.trim() != payload.as_str()) {
+        let mut declared =
+            headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("x-amz-content-sha256"));
+        if !declared.all(|(_, hash)| hash.trim() == payload.as_str()) {
             return Err(SignatureError::Payload);
         }
         let signed: Vec<(&str, &str)> = headers

@@ -12,7 +12,7 @@ use pingora::http::RequestHeader;
 use super::auth::{conflicting_keys, extract_key, set_key};
 use super::context::Context;
 use crate::account::Key;
-use crate::cloud::sigv4::{PayloadHash, Presented, SignatureError, SigningDate};
+use crate::cloud::sigv4::{PayloadHash, Presented, SignatureError, SigningDate, is_normalized};
 use crate::error::{ApiError, ErrorKind};
 use crate::wire::path::{self, Endpoint};
 
@@ -84,6 +84,11 @@ pub(in crate::proxy) fn verify_signature(
         return Err(refused(MISMATCH));
     };
     let target = head.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    // A client signs the normal form of its path. Another path with the same one is not what it signed: AWS has no operation
+    // there.
+    if !is_normalized(target) {
+        return Err(refused(MISMATCH));
+    }
     let request = (head.method.as_str(), target);
     let verified = presented.verify(access.expose_secret(), request, &headers(head), payload, now);
     verified.map_err(|error| signature_error(error, head, now))
@@ -107,12 +112,12 @@ fn presented(head: &RequestHeader, now: i64) -> Result<Presented<'_>, ApiError> 
     Presented::parse(value).map_err(|error| signature_error(error, head, now))
 }
 
-/// Returns all headers whose values are text. Over HTTP/2 the host is part of the target, and signed as a header.
+/// Returns all headers. A value that is no text counts as empty: it can be part of no signature. Over HTTP/2 the host is part of the target, and signed as a header.
 fn headers(head: &RequestHeader) -> Vec<(&str, &str)> {
     let mut headers: Vec<(&str, &str)> = head
         .headers
         .iter()
-        .filter_map(|(name, value)| Some((name.as_str(), std::str::from_utf8(value.as_bytes()).ok()?)))
+        .map(|(name, value)| (name.as_str(), std::str::from_utf8(value.as_bytes()).unwrap_or_default()))
         .collect();
     if let Some(authority) = head.uri.authority().filter(|_| !head.headers.contains_key(HOST)) {
         headers.push(("host", authority.as_str()));
