@@ -1,6 +1,8 @@
 //! Token counting for providers that report no usage: once, at the end of a response, with the tokenizer of the model's
 //! family. Until then only the start of the response is stored, and a small request.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -28,6 +30,9 @@ const END: usize = 4 * 1_024;
 const EXPECTED: u64 = 4;
 /// Number of bytes without a space from which on the content is not text (base64, for example).
 const WORDLESS: usize = 1_024;
+
+/// Maximum number of choices of one response whose output is counted: the largest `n` of an API (OpenAI: 128).
+const MAX_CHOICES: u64 = 128;
 
 /// Substrings of requests that refer to content outside the request: files, URLs, stored prompts and conversations,
 /// tools that the provider runs. The last one, an escape, may hide any of the others.
@@ -118,6 +123,8 @@ pub(super) struct Counter {
     /// Expected number of input tokens.
     pub(super) input: u64,
     pub(super) request: CountedRequest,
+    /// Number of choices that the client has requested. Output of others is not counted.
+    pub(super) choices: u64,
     response: CountedAnswer,
 }
 
@@ -136,7 +143,15 @@ enum CountedAnswer {
 impl Counter {
     pub(super) fn new(format: Option<Format>, arrival: Arrival) -> Self {
         let (asked, heard) = (CountedRequest::default(), CountedAnswer::default());
-        Counter { format, arrival, family: TokenizerFamily::Other, input: 0, request: asked, response: heard }
+        Counter {
+            format,
+            arrival,
+            family: TokenizerFamily::Other,
+            input: 0,
+            request: asked,
+            choices: u64::MAX,
+            response: heard,
+        }
     }
 
     /// Stores a piece of a stream if it belongs to the start.
@@ -185,13 +200,27 @@ impl Counter {
     pub(super) fn output(&self, frames: u64) -> u64 {
         let Some(format) = self.format else { return frames };
         let (mut text, mut deltas, mut anything) = (String::new(), 0u64, false);
+        // The first choices, as many as were requested, whatever their numbers; blocks of others, and their deltas.
+        let mut asked = SmallVec::<[u32; 4]>::new();
+        let (mut unasked, mut unasked_deltas) = (HashSet::new(), 0u64);
         let mut hear = |event: Said<'_>| {
             anything |= matches!(event, Said::BlockStart { .. } | Said::Delta { .. });
-            if let Said::Delta { delta, .. } = event {
-                deltas += u64::from(!matches!(
-                    delta,
-                    Delta::Signature(_) | Delta::Citation(_) | Delta::Logprobs(_)
-                ));
+            if let Said::BlockStart { index, choice, .. } = event
+                && !asked.contains(&choice)
+            {
+                if (asked.len() as u64) < self.choices.min(MAX_CHOICES) {
+                    asked.push(choice);
+                } else {
+                    unasked.insert(index);
+                }
+            }
+            if let Said::Delta { delta, index } = event {
+                let content = !matches!(delta, Delta::Signature(_) | Delta::Citation(_) | Delta::Logprobs(_));
+                deltas += u64::from(content);
+                if !unasked.is_empty() && unasked.contains(&index) {
+                    unasked_deltas += u64::from(content);
+                    return;
+                }
                 match delta {
                     Delta::Text(part) | Delta::Arguments(part) => text.push_str(&part.decode()),
                     Delta::Object(object) => text.push_str(object.text()),
@@ -219,7 +248,12 @@ impl Counter {
             CountedAnswer::Whole(_) if !anything => return 0,
             _ => tokens,
         };
-        all.max(frames)
+        // Each frame with content has at least one token. Frames are assumed to be of all choices alike.
+        let frames_of_asked = match unasked_deltas {
+            0 => frames,
+            unasked => frames.saturating_mul(deltas.saturating_sub(unasked)).div_ceil(deltas.max(1)),
+        };
+        all.max(frames_of_asked)
     }
 }
 

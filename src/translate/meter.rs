@@ -101,6 +101,11 @@ impl Meter {
         self.counter.input = input;
     }
 
+    /// Sets the number of choices that the client has requested: counted output is theirs alone.
+    pub fn expect_choices(&mut self, choices: u64) {
+        self.counter.choices = choices.max(1);
+    }
+
     /// Stores the request, as a fallback for counting its input tokens. It is freed as soon as the provider has reported
     /// them, which some do when a stream begins.
     pub fn set_request(&mut self, asked: CountedRequest) {
@@ -167,14 +172,26 @@ impl Meter {
     /// Counts the usage of a response that was cut off: the provider's last output figure may be below the delivered
     /// output.
     pub fn count_cut(&mut self, generates: bool) {
-        if let Some(said) = self.usage.output {
-            let delivered = self.counter.output(self.content_frames);
-            if said < delivered {
+        self.count_cut_within(generates, u64::MAX);
+    }
+
+    /// Counts the usage of a response that was cut off, but no more than `most` output tokens.
+    pub fn count_cut_within(&mut self, generates: bool, most: u64) {
+        if self.usage.output.is_some() || generates {
+            let delivered = self.counter.output(self.content_frames).min(most);
+            if self.usage.output.is_none_or(|said| said < delivered) {
                 self.usage.output = Some(delivered);
                 self.counted = true;
             }
         }
         self.count_missing(generates);
+    }
+
+    /// Returns the input and output tokens as the gateway counts them, whatever the provider has reported.
+    #[cold]
+    pub fn count_all(&self) -> [u64; 2] {
+        let responses = self.steered().saturating_add(1);
+        [self.counter.input().saturating_mul(responses), self.counter.output(self.content_frames)]
     }
 
     /// Returns true if the usage contains figures that the provider did not report.

@@ -96,6 +96,11 @@ impl Exchange {
         }
     }
 
+    /// Sets the number of choices that the client has requested: counted output is theirs alone.
+    pub fn expect_choices(&mut self, choices: u64) {
+        self.meter_mut().expect_choices(choices);
+    }
+
     /// Makes the meter record the model name that the response has.
     pub fn record_model(&mut self) {
         self.meter_mut().record_model();
@@ -115,9 +120,14 @@ impl Exchange {
 
     /// Marks the response as cut off: the output that was delivered is counted if the provider reported less.
     pub fn cut(&mut self) {
+        self.cut_within(u64::MAX);
+    }
+
+    /// Marks the response as cut off, but counts no more than `most` output tokens.
+    pub fn cut_within(&mut self, most: u64) {
         self.parse_deferred();
         let generates = self.generates();
-        self.meter_mut().count_cut(generates);
+        self.meter_mut().count_cut_within(generates, most);
     }
 
     fn generates(&self) -> bool {

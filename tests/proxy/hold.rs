@@ -94,11 +94,56 @@ async fn reported_usage_beyond_the_possible_is_bounded() {
         assert_eq!(chat(&gateway, "").await.status(), 200);
         let record = &gateway.records(1).await[0];
         let balance: f64 = gateway.account("acme")["balance"].as_str().unwrap().parse().unwrap();
-        // The bound: about a million tokens, at 1 and 2 per million.
-        assert!((990.0..1000.0).contains(&balance), "{usage}: {record}");
+        // The gateway's own count, in place of what is wrong: a few tokens, at 1 and 2 per million.
+        assert!((999.999..1000.0).contains(&balance), "{usage}: {record}");
+        let count = |name: &str| record[name].as_u64().unwrap_or(0);
+        assert!((1..50).contains(&count("input")) && (1..10).contains(&count("output")), "{usage}: {record}");
+        assert_eq!((&record["counted"], count("cached")), (&json!(true), 0), "{usage}: {record}");
         let metrics = gateway.metrics_after(1).await;
         assert_eq!(metrics.sum("gateway_usage_bounded_total", &[("provider", "at-chat")]), 1.0);
         until(|| gateway.log().contains("more usage than the request allows")).await;
+    }
+}
+
+/// A provider that writes more choices than requested, and breaks off without a report.
+#[tokio::test]
+async fn output_that_was_not_requested_is_not_charged() {
+    let choices = |from: usize, to: usize| {
+        let choices: Vec<Value> = (from..to)
+            .map(|index| json!({"index": index, "delta": {"content": "x "}, "finish_reason": null}))
+            .collect();
+        let chunk = json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "at-chat",
+            "choices": choices});
+        reply::chunk(format!("data: {chunk}\n\n"))
+    };
+    let many: Vec<u8> = (0..2_000).flat_map(|_| choices(0, 2)).collect();
+    let spread: Vec<u8> = (0..600).flat_map(|index| choices(index, index + 1)).collect();
+    let done = reply::chunk("data: [DONE]\n\n");
+    for (sent, ends, members, most) in [
+        (&[choices(0, 30_000)][..], false, r#","max_tokens":50"#, 50),
+        (&[choices(0, 1_000)], false, "", 2),
+        (&[spread.clone()], false, r#","max_tokens":50"#, 50),
+        (&[spread, done.clone()], true, r#","max_tokens":50"#, 50),
+        (&[many.clone()], false, r#","max_tokens":50,"n":2"#, 100),
+        (&[many], false, r#","max_completion_tokens":50"#, 50),
+    ] {
+        let sent = [reply::stream_head().as_bytes(), &sent.concat()].concat();
+        let upstream = Upstream::start(move |mut conn| {
+            let sent = sent.clone();
+            async move {
+                conn.request().await;
+                conn.send(&sent).await;
+                if ends {
+                    conn.send(reply::LAST_CHUNK).await;
+                }
+            }
+        })
+        .await;
+        let gateway = Gateway::start(&paying(&upstream, "1")).await;
+        let _ = chat(&gateway, &format!(r#","stream":true{members}"#)).await;
+        let record = &gateway.records(1).await[0];
+        let output = record["output"].as_u64().unwrap();
+        assert!(output <= most, "{members} {ends}: {record}");
     }
 }
 

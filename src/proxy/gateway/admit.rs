@@ -93,6 +93,9 @@ impl Gateway {
         // The client's own output limit later bounds the usage that a provider may report.
         let unsure = Some(expected.uncertain_output).filter(|unsure| *unsure > 0);
         charges.output_limit = Some((expected.output.max(unsure), expected.responses));
+        charges.asked_output = expected
+            .output
+            .map(|output| output.max(expected.uncertain_output).saturating_mul(expected.responses.max(1)));
         let account = key.account.as_deref();
         let limits = &key.rules.limits;
         let cost = model.estimate(expected);

@@ -78,6 +78,8 @@ pub(in crate::proxy) struct RequestCharges {
     /// The client's output limit for one answer, in tokens, and the number of answers it requests. `None` if the body
     /// was not examined.
     pub(in crate::proxy) output_limit: Option<(Option<u64>, u64)>,
+    /// Output tokens of all answers together that the client has requested at most. `None` if it set no limit.
+    pub(in crate::proxy) asked_output: Option<u64>,
 }
 
 /// Remaining requests and tokens, and used budgets: the tighter of the key's and the account's limits.
@@ -112,7 +114,7 @@ pub(in crate::proxy) struct ChargedUsage {
     pub(in crate::proxy) cache: CacheEffect,
     /// Whether the gateway counted some of the usage itself.
     pub(in crate::proxy) counted: bool,
-    /// Whether the provider reported more than the request could have used, so that the charge was bounded.
+    /// Whether the provider reported more than the request could have used, so that the gateway's own count was charged.
     pub(in crate::proxy) bounded: bool,
 }
 
@@ -127,6 +129,14 @@ impl Accounting {
 
     /// Returns the charges; `None` for a request that is free or settled.
     pub(in crate::proxy) fn charges_mut(&mut self) -> Option<&mut RequestCharges> {
+        match self {
+            Accounting::Open(charges) => Some(charges),
+            Accounting::None | Accounting::Settled(_) => None,
+        }
+    }
+
+    /// Returns the charges; `None` for a request that is free or settled.
+    pub(in crate::proxy) fn charges(&self) -> Option<&RequestCharges> {
         match self {
             Accounting::Open(charges) => Some(charges),
             Accounting::None | Accounting::Settled(_) => None,

@@ -261,6 +261,12 @@ impl Context {
         self.phase.identity().map_or(0, |identity| identity.expected_input)
     }
 
+    /// Returns the number of choices that the client has requested. `None` if the body was not examined.
+    pub(in crate::proxy) fn requested_choices(&self) -> Option<u64> {
+        let charges = self.phase.identity().and_then(|identity| identity.accounting.charges())?;
+        charges.output_limit.map(|(_, answers)| answers)
+    }
+
     /// Returns the charges; `None` for a request that is free or settled.
     pub(in crate::proxy) fn charges_mut(&mut self) -> Option<&mut RequestCharges> {
         self.phase.identity_mut().and_then(|identity| identity.accounting.charges_mut())

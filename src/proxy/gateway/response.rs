@@ -91,6 +91,9 @@ impl Gateway {
                 },
             };
             exchange.expect(plan.upstream_route.family, ctx.expected_input());
+            if let Some(choices) = ctx.requested_choices() {
+                exchange.expect_choices(choices);
+            }
             if ctx.trace.is_some() {
                 exchange.record_model();
             }

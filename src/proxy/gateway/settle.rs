@@ -140,8 +140,12 @@ impl Context {
                     || (matches!(completion, Completion::Complete) && end != StreamEnd::Failed)
                 {
                     exchange.complete();
-                } else if gone || exchange.has_delivered() {
+                } else if gone {
                     exchange.cut();
+                } else if exchange.has_delivered() {
+                    // The provider broke off: what it wrote beyond the request is its own fault. Of a client that leaves,
+                    // all that it was sent is counted: its limit may be one that the provider ignores.
+                    exchange.cut_within(charges.asked_output.unwrap_or(u64::MAX));
                 } else {
                     return ChargedUsage::default();
                 }
@@ -178,7 +182,14 @@ impl Context {
                 .map(|(_, answers)| answers.saturating_add(meter.map_or(0, |meter| meter.steered()))),
         };
         // A provider's report may be wrong: no charge exceeds what the sizes and limits of the request allow.
-        let bounded = possible.bound(&usage, || meter.is_some_and(|meter| meter.is_whole()));
+        let bounded = possible.bound(
+            &usage,
+            || meter.is_some_and(|meter| meter.is_whole()),
+            || match meter {
+                Some(meter) => meter.count_all().map(Some),
+                None => [Some(self.expected_input()), None],
+            },
+        );
         if let Some(bounded) = &bounded {
             let (request, model) = (self.id.as_str(), &*plan.model.id);
             let provider = plan.target().map_or("", |target| &*target.provider.name);
@@ -189,9 +200,10 @@ impl Context {
                 provider,
                 ?reported,
                 ?charged,
-                "a provider reported more usage than the request allows; the charge is limited to the maximum"
+                "a provider reported more usage than the request allows; the gateway's own count is charged"
             );
         }
+        let counted = counted || bounded.is_some();
         let charged = bounded.unwrap_or(usage);
         let price = plan.model.price_at(plan.target);
         let (cost, cache) = (price.cost(&charged, products), price.cache_effect(&charged));
