@@ -205,7 +205,7 @@ pub enum OpenError {
     /// The file does not exist.
     #[error("{} does not exist; the gateway creates it when it starts", .0.display())]
     Missing(PathBuf),
-    /// The file is missing or empty, but its journal exists.
+    /// The file is missing or empty, but the folder of its journal exists, which a process makes after the file.
     #[error(
         "{} is missing or empty, but its journal exists ({}): the file was lost. Restore a backup (the journal is \
          applied to it), or remove the folder of the journal to start without balances and usage",
@@ -240,8 +240,9 @@ pub(crate) fn open(path: &Path) -> Result<Connection, OpenError> {
     // Check this before the database: another process that creates the file creates its journal afterwards.
     let is_left = super::journal_files::any(&journal).map_err(io)?;
     let lost = || OpenError::Lost { path: path.to_owned(), journal: journal.clone() };
-    // Check this before opening: SQLite deletes a leftover write-ahead log beside an empty file.
-    if is_left && path.metadata().map_or(true, |file| file.len() == 0) {
+    // Check this before opening: SQLite deletes a leftover write-ahead log beside an empty file. A process that stops in
+    // order leaves the folder empty, so that it alone shows that there was a file.
+    if journal.is_dir() && path.metadata().map_or(true, |file| file.len() == 0) {
         return Err(lost());
     }
     // Mode 0600: the content is confidential. SQLite creates the -wal and -shm files with the same mode. An existing
