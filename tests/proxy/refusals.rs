@@ -341,6 +341,36 @@ async fn compression_is_decoded_for_the_client() {
     }
 }
 
+/// Text whose compressed form has no end was not checked, and may be part of the response only.
+#[tokio::test]
+async fn compression_that_ends_early_is_an_error() {
+    let json = ("content-type", "application/json");
+    let event_stream = ("content-type", "text/event-stream");
+    for encoding in ENCODINGS {
+        for form in Form::ALL {
+            let encoded = ("content-encoding", encoding);
+            let mut pieces = compressed(encoding, &[form.whole(form.model())]);
+            pieces.pop();
+            let frames = form.frames(form.model());
+            let unfinished = frames[..frames.len() - if form == Form::Chat { 3 } else { 1 }].concat();
+            let mut streamed = compressed(encoding, &[unfinished]);
+            streamed.pop();
+            let upstream = Upstream::answering_each(vec![
+                reply::whole(200, &[json, encoded], pieces.concat()),
+                reply::whole(200, &[event_stream, encoded], streamed.concat()),
+            ])
+            .await;
+            let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
+            let answer = gateway.ask(form.request(false)).await;
+            assert_eq!(answer.status(), 500, "{form:?} {encoding}: {}", answer.text());
+            form.error(&answer);
+            let answer = gateway.ask(form.request(true)).await;
+            assert!(!form.looks_complete(answer.text()), "{form:?} {encoding}: {}", answer.text());
+            assert!(form.stream_error(answer.text()).is_some(), "{form:?} {encoding}: {}", answer.text());
+        }
+    }
+}
+
 /// A frame that the compressor flushed is forwarded at once.
 #[tokio::test]
 async fn compression_does_not_delay_stream_frames() {

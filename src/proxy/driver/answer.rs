@@ -12,7 +12,7 @@ use pingora::Error;
 use pingora::http::ResponseHeader;
 
 use super::burst::{self, BurstDetector};
-use super::downstream::{client_gone, set_framing, write};
+use super::downstream::{ClientEnd, client_end, client_gone, on_client_probed, set_framing, write};
 use super::encoding::ContentDecoder;
 use super::exchange::{ExchangeState, Sent};
 use super::fault::{Fault, FaultBody};
@@ -168,13 +168,30 @@ impl<'f, 'x, P: ExchangeHooks> Forwarding<'f, 'x, P> {
                 biased;
                 // Upstream first: data that has arrived is not lost to a time-out or shutdown of the same moment.
                 read = self.reader.read(self.upstream) => return Ok(read),
-                gone = client_gone(&mut session.downstream_session) => return Err(ExchangeOutcome::Failed(gone)),
+                end = client_end(&mut session.downstream_session) => match end {
+                    ClientEnd::Gone(gone) => return Err(ExchangeOutcome::Failed(gone)),
+                    ClientEnd::HalfClosed => {
+                        Box::pin(self.probe()).await?;
+                        continue;
+                    }
+                },
                 () = ended.as_mut() => return Err(ExchangeOutcome::Failed(shutdown_error())),
                 () = clock.elapsed() => {}
             }
             // Boxed: it is rare, and a stream would keep the space of its state. The same holds for `end_broken`.
             Box::pin(self.on_timer()).await?;
         }
+    }
+
+    /// Finds out whether a client that has closed its side of the connection is still there: filler is written at once if
+    /// the response has begun.
+    async fn probe(&mut self) -> Result<(), ExchangeOutcome> {
+        self.exchange.on_half_closed().await;
+        on_client_probed(&self.exchange.session.downstream_session);
+        if !self.is_early() && self.is_streaming() && self.head.is_none() && self.held.is_none() {
+            return self.send_filler(IdleDeadline::Filler).await;
+        }
+        Ok(())
     }
 
     /// Handles the timer: time-outs, filler, and the end of the hold time.

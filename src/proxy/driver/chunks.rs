@@ -3,7 +3,16 @@
 //!
 //! Pingora's parser skips a line feed inside a chunk extension, where another parser on the path may find the end of
 //! the line: request smuggling. A body that two parsers can frame differently is rejected. Only sizes, extensions and
-//! trailers are checked; the data between them is skipped.
+//! trailers are checked; the data between them is skipped. How much of that there may be is bounded, because it does not
+//! count as a part of the body.
+
+use super::head::is_token;
+
+/// Framing that a body may have beyond [`FREE`] bytes for each chunk and for each two bytes of data, in bytes.
+const EXCESS: u64 = 64 * 1024;
+
+/// Framing of a chunk that does not count, in bytes: a size, a short extension and the line ends.
+const FREE: u64 = 32;
 
 /// Framing error: the body is not framed as RFC 9112 requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +26,8 @@ enum State {
     #[default]
     Begin,
     Size,
+    /// White space behind a size: an extension follows, or the line ends.
+    SizeSpace,
     Extension,
     SizeEnd,
     Data,
@@ -24,6 +35,7 @@ enum State {
     DataEnd,
     /// At the beginning of a trailer line.
     TrailerBegin,
+    TrailerName,
     Trailer,
     TrailerEnd,
     LastEnd,
@@ -36,6 +48,8 @@ pub struct Chunks {
     state: State,
     /// Remaining bytes of the chunk.
     left: u64,
+    /// Bytes of framing so far that count.
+    excess: u64,
 }
 
 impl Chunks {
@@ -80,15 +94,30 @@ impl Chunks {
             if matches!(self.state, State::Extension | State::Trailer) {
                 // Stop at either byte of a line end: a bare line feed must reach `step`, which rejects it.
                 let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
-                bytes = bytes.get(end..).unwrap_or_default();
+                let (line, rest) = bytes.split_at_checked(end).unwrap_or((bytes, &[]));
+                if !line.iter().copied().all(is_visible) {
+                    return Err(Misframed);
+                }
+                self.count(end as u64)?;
+                bytes = rest;
             }
             if self.state == State::Done {
                 return Ok(length - bytes.len());
             }
             let Some((byte, rest)) = bytes.split_first() else { return Ok(length) };
             self.state = self.step(*byte)?;
+            self.count(1)?;
+            if self.state == State::Data {
+                self.excess = self.excess.saturating_sub(FREE.saturating_add(self.left / 2));
+            }
             bytes = rest;
         }
+    }
+
+    /// Counts bytes of framing.
+    fn count(&mut self, bytes: u64) -> Result<(), Misframed> {
+        self.excess += bytes;
+        if self.excess > EXCESS { Err(Misframed) } else { Ok(()) }
     }
 
     fn step(&mut self, byte: u8) -> Result<State, Misframed> {
@@ -101,22 +130,29 @@ impl Chunks {
                     size.checked_mul(16).and_then(|size| size.checked_add(digit.into())).ok_or(Misframed)?;
                 State::Size
             }
-            // BWS before an extension is permitted (RFC 9112, section 7.1.1).
-            (State::Size, b';' | b' ' | b'\t') => State::Extension,
-            (State::Size | State::Extension, b'\r') => State::SizeEnd,
+            // BWS before an extension is permitted (RFC 9112, section 7.1.1). Some servers pad a size with spaces.
+            (State::Size | State::SizeSpace, b' ' | b'\t') => State::SizeSpace,
+            (State::Size | State::SizeSpace, b';') => State::Extension,
+            (State::Size | State::SizeSpace | State::Extension, b'\r') => State::SizeEnd,
             (State::SizeEnd, b'\n') if self.left == 0 => State::TrailerBegin,
             (State::SizeEnd, b'\n') => State::Data,
             (State::DataCr, b'\r') => State::DataEnd,
             (State::DataEnd, b'\n') => State::Begin,
             (State::TrailerBegin, b'\r') => State::LastEnd,
             // A lenient parser takes a bare line feed for the empty line that ends the trailers; here it is rejected.
-            (State::TrailerBegin, byte) if byte != b'\n' => State::Trailer,
+            (State::TrailerBegin | State::TrailerName, byte) if is_token(byte) => State::TrailerName,
+            (State::TrailerName, b':') => State::Trailer,
             (State::Trailer, b'\r') => State::TrailerEnd,
             (State::TrailerEnd, b'\n') => State::TrailerBegin,
             (State::LastEnd, b'\n') => State::Done,
             _ => return Err(Misframed),
         })
     }
+}
+
+/// Characters of a line of framing (RFC 9110, section 5.5): no control characters but tabs.
+fn is_visible(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
 #[cfg(test)]
@@ -141,11 +177,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn chunks_framing_without_an_end_is_refused() {
+        let extension = |length: usize| format!("1;{}\r\nx\r\n", "e".repeat(length));
+        let trailers = |count: usize| format!("0\r\n{}\r\n", "x: yyyyyyyy\r\n".repeat(count));
+        for (body, valid) in [
+            (extension(60_000), true),
+            (extension(70_000), false),
+            (extension(20).repeat(50_000), true),
+            (extension(100).repeat(1_000), false),
+            (trailers(4_000), true),
+            (trailers(6_000), false),
+            (format!("{}1\r\nx\r\n", "0".repeat(70_000)), false),
+            // Data makes up for it.
+            (format!("20000\r\n{}\r\n{}", "x".repeat(0x20000), extension(60_000)).repeat(5), true),
+        ] {
+            assert_eq!(fed(body.as_bytes(), body.len()).is_ok(), valid, "{}", body.len());
+            assert_eq!(fed(body.as_bytes(), 1_000).is_ok(), valid, "{}", body.len());
+        }
+    }
+
     proptest! {
         #[test]
         fn chunks_result_is_the_same_at_every_split(
             parts in prop::collection::vec(prop::sample::select(&[
                 "1", "3", "0", "a", "\r\n", "\n", "\r", ";", "x", " ", "3\r\nabc\r\n", "0\r\n\r\n", "0\r\nx: y\r\n",
+                "\0", "\t", ":", "x:", "\u{7f}",
             ][..]), 0..14),
             size in 1usize..20,
         ) {
@@ -171,6 +228,19 @@ mod tests {
             "-5\r\n",
             "0x5\r\n",
             "fffffffffffffffff\r\n",
+            "5;a\0b\r\nhello\r\n0\r\n\r\n",
+            "5;a=\"\u{1}\"\r\nhello\r\n0\r\n\r\n",
+            "5;a\u{7f}\r\nhello\r\n0\r\n\r\n",
+            "5;\u{b}\r\nhello\r\n0\r\n\r\n",
+            "5 a\r\nhello\r\n0\r\n\r\n",
+            "5 0\r\nhello\r\n0\r\n\r\n",
+            "5\0\r\nhello\r\n0\r\n\r\n",
+            "5\r\nhello\r\n0;a\0\r\n\r\n",
+            "5\r\nhello\r\n0\r\nx: \0\r\n\r\n",
+            "5\r\nhello\r\n0\r\nx\r\n\r\n",
+            "5\r\nhello\r\n0\r\nx : y\r\n\r\n",
+            "5\r\nhello\r\n0\r\n: y\r\n\r\n",
+            "5\r\nhello\r\n0\r\nx: y\r\n z\r\n\r\n",
         ] {
             for size in [1, 3, body.len()] {
                 assert_eq!(fed(body.as_bytes(), size).err(), Some(Misframed), "{body:?} {size}");

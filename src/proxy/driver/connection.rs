@@ -14,6 +14,7 @@ use pingora::protocols::{ALPN, Stream};
 use pingora::upstreams::peer::Peer as _;
 use pingora::{Error, ErrorType};
 
+use super::descriptors;
 use super::peer::Upstream;
 use super::pool::Pool;
 use super::provider_http1::Http1Exchange;
@@ -70,12 +71,13 @@ impl Connections {
             return match session {
                 HttpSession::H2(session) => Ok(ProviderSession::Http2(Box::new(session))),
                 HttpSession::H1(session) => {
-                    Ok(ProviderSession::Http1(Http1Exchange::new(session.into_inner())))
+                    let stream = unless_reserved(session.into_inner())?;
+                    Ok(ProviderSession::Http1(Http1Exchange::new(stream)))
                 }
                 HttpSession::Custom(()) => Error::e_explain(ErrorType::InternalError, "a custom session"),
             };
         }
-        let stream = self.http2.transport().new_stream(peer).await?;
+        let stream = unless_reserved(self.http2.transport().new_stream(peer).await?)?;
         Ok(ProviderSession::Http1(Http1Exchange::new(stream)))
     }
 
@@ -86,7 +88,7 @@ impl Connections {
         within: Duration,
     ) -> pingora::Result<Stream> {
         let peer = &*peer.with_connect_timeout(within);
-        self.http2.transport().new_stream(&peer.with_http1()).await
+        unless_reserved(self.http2.transport().new_stream(&peer.with_http1()).await?)
     }
 
     /// Returns the idle WebSockets.
@@ -114,6 +116,15 @@ impl Connections {
     pub(in crate::proxy) fn prefer_http1(&self, peer: &Upstream) {
         self.http2.prefer_h1(peer);
     }
+}
+
+/// Closes a connection that has one of the reserved descriptors.
+fn unless_reserved(stream: Stream) -> pingora::Result<Stream> {
+    if descriptors::is_reserved(&stream) {
+        let error = descriptors::exhausted();
+        return Err(Error::because(ErrorType::ConnectError, "too many open descriptors", error));
+    }
+    Ok(stream)
 }
 
 fn is_http2(peer: &Upstream) -> bool {

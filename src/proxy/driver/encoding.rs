@@ -63,6 +63,8 @@ pub(in crate::proxy) enum DecodeError {
     Unknown(String),
     #[error("the compressed data is invalid: {0}")]
     Broken(#[from] io::Error),
+    #[error("the compressed data ends early")]
+    Truncated,
 }
 
 /// Input bytes consumed and output bytes produced by one step, and whether the text or member has ended.

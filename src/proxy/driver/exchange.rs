@@ -5,7 +5,7 @@ use std::pin::pin;
 use pingora::Error;
 use pingora::proxy::Session;
 
-use super::downstream::{client_gone, is_head_sent, set_framing};
+use super::downstream::{ClientEnd, client_end, is_head_sent, on_client_probed, probe_client, set_framing};
 use super::exchange_timer::ExchangeTimer;
 use super::header_timeout::HeaderTimeoutStream;
 use super::hooks::{ExchangeHooks, Written};
@@ -53,7 +53,10 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                 biased;
                 // First: a connection that is ready is not lost to a time-out of the same moment.
                 done = &mut work => return Ok(done),
-                gone = client_gone(&mut self.session.downstream_session) => return Err(ExchangeOutcome::Failed(gone)),
+                end = client_end(&mut self.session.downstream_session) => match end {
+                    ClientEnd::Gone(gone) => return Err(ExchangeOutcome::Failed(gone)),
+                    ClientEnd::HalfClosed => self.on_half_closed().await,
+                },
                 () = self.ended.as_mut() => return Err(ExchangeOutcome::Failed(shutdown_error())),
                 () = self.clock.elapsed() => {
                     if !self.clock.is_due() {
@@ -61,6 +64,19 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                     }
                     self.send_early_keepalive().await.map_err(failed)?;
                 }
+            }
+        }
+    }
+
+    /// Finds out whether a client that has closed its side of the connection is still there: an interim response is written
+    /// if no head was sent, or the next filler behind an early head.
+    pub(super) async fn on_half_closed(&mut self) {
+        // Boxed: few clients close their side.
+        Box::pin(probe_client(&mut self.session.downstream_session)).await;
+        if is_head_sent(&self.session.downstream_session) {
+            on_client_probed(&self.session.downstream_session);
+            if self.sent == Sent::EarlyHead {
+                self.clock.hurry_filler();
             }
         }
     }

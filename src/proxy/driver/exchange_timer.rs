@@ -35,6 +35,11 @@ impl ExchangeTimer<'_> {
         self.next_filler_at = (!span.is_zero()).then(|| Instant::now() + span);
     }
 
+    /// Makes the next filler due, if one is scheduled.
+    pub(in crate::proxy) fn hurry_filler(&mut self) {
+        self.next_filler_at = self.next_filler_at.map(|_| Instant::now());
+    }
+
     /// Whether filler is due.
     pub(in crate::proxy) fn is_due(&self) -> bool {
         self.next_filler_at.is_some_and(|due| due <= Instant::now())

@@ -6,6 +6,8 @@
 
 use bytes::BytesMut;
 
+use super::authority::is_authority;
+
 /// Longest prefix of an incomplete request line that is checked for a method, in bytes.
 const METHOD: usize = 32;
 
@@ -24,15 +26,38 @@ pub enum HeadFault {
     /// The target is neither a path nor an address.
     #[error("its target is neither a path nor an http address")]
     Target,
+    /// The target has a fragment, which is never sent (RFC 9112, section 3.2).
+    #[error("its target has a fragment")]
+    Fragment,
+    /// The method asks for a tunnel to another host.
+    #[error("it asks for a tunnel")]
+    Tunnel,
     /// An HTTP/1.1 head has no `Host`.
     #[error("it has no Host header")]
     NoHost,
     /// `Host` is given more than once.
     #[error("it has more than one Host header")]
     Hosts,
-    /// `Host` contains invalid characters.
-    #[error("its Host header is not the name of a host")]
+    /// `Host` is not a host with an optional port.
+    #[error("its Host header is not a host with an optional port")]
     Host,
+    /// The body has a transfer coding besides `chunked`.
+    #[error("its Transfer-Encoding names a coding other than chunked, which is not supported")]
+    Coding,
+    /// `Transfer-Encoding` is given more than once, or is no list that ends with the only `chunked`.
+    #[error("its Transfer-Encoding is not the one coding chunked")]
+    Codings,
+    /// The length of the body is given in two ways.
+    #[error("it has both a Content-Length and a Transfer-Encoding header")]
+    Lengths,
+}
+
+impl HeadFault {
+    /// Returns the HTTP status of the response, if it is another one than for other malformed heads.
+    pub fn status(&self) -> Option<u16> {
+        // RFC 9112, section 6.1.
+        (*self == HeadFault::Coding).then_some(501)
+    }
 }
 
 /// Incremental scanner of one head.
@@ -47,7 +72,9 @@ pub struct HeadScan {
     form: Form,
     version11: bool,
     hosts: usize,
-    chunked: bool,
+    codings: usize,
+    sized: bool,
+    closes: bool,
 }
 
 /// Form of the request target (RFC 9112, section 3.2).
@@ -56,7 +83,7 @@ enum Form {
     #[default]
     Origin,
     Absolute,
-    Other,
+    Asterisk,
 }
 
 impl HeadScan {
@@ -81,6 +108,7 @@ impl HeadScan {
                 None => {
                     self.request_line(line)?;
                     self.request = Some(start);
+                    self.check_target(line)?;
                 }
                 Some(_) if line.is_empty() => {
                     self.check()?;
@@ -105,9 +133,22 @@ impl HeadScan {
         Ok(None)
     }
 
-    /// Whether the head has a `Transfer-Encoding`: the body is chunked or in another transfer coding.
+    /// Whether the body is chunked.
     pub fn is_chunked(&self) -> bool {
-        self.chunked
+        self.codings > 0
+    }
+
+    /// Whether the client closes the connection after this request: one of its `Connection` headers, which are one list,
+    /// has the option `close` (RFC 9110, section 7.6.1). Pingora reads the first of them.
+    pub fn closes(&self) -> bool {
+        self.closes
+    }
+
+    /// Returns the target of the request with its query, in any form. `None` as long as the request line is not complete
+    /// or if it is malformed.
+    pub fn target<'b>(&self, buf: &'b [u8]) -> Option<&'b str> {
+        let line = buf.get(self.request?..)?.split(|byte| *byte == b'\r').next()?;
+        std::str::from_utf8(line.split(|byte| *byte == b' ').nth(1)?).ok()
     }
 
     fn request_line(&mut self, line: &[u8]) -> Result<(), HeadFault> {
@@ -127,10 +168,24 @@ impl HeadScan {
             b"HTTP/1.0" => false,
             _ => return Err(HeadFault::RequestLine),
         };
+        Ok(())
+    }
+
+    /// Checks the target of a request line that is well-formed otherwise.
+    fn check_target(&mut self, line: &[u8]) -> Result<(), HeadFault> {
+        let mut parts = line.split(|byte| *byte == b' ');
+        let (method, target) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        if method == b"CONNECT" {
+            // What follows may be of another protocol, so that the connection cannot stay open (RFC 9110, section 9.3.6).
+            return Err(HeadFault::Tunnel);
+        }
+        if memchr::memchr(b'#', target).is_some() {
+            return Err(HeadFault::Fragment);
+        }
         self.form = match target {
             [b'/', ..] => Form::Origin,
-            b"*" => Form::Other,
-            _ if method == b"CONNECT" => Form::Other,
+            // Section 3.2.4 of RFC 9112.
+            b"*" if method == b"OPTIONS" => Form::Asterisk,
             _ if absolute(target).is_some() => Form::Absolute,
             _ => return Err(HeadFault::Target),
         };
@@ -140,16 +195,33 @@ impl HeadScan {
     fn field(&mut self, line: &[u8]) -> Result<(), HeadFault> {
         if let Some(value) = value_of(line, b"host") {
             self.hosts += 1;
-            if !value.iter().copied().all(is_host) {
+            if !value.is_empty() && !is_authority(value) {
                 return Err(HeadFault::Host);
             }
-        } else if value_of(line, b"transfer-encoding").is_some() {
-            self.chunked = true;
+        } else if let Some(value) = value_of(line, b"transfer-encoding") {
+            self.codings += 1;
+            if self.codings > 1 {
+                return Err(HeadFault::Codings);
+            }
+            check_codings(value)?;
+        } else if let Some(value) = value_of(line, b"connection") {
+            self.closes |= value
+                .split(|byte| *byte == b',')
+                .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"));
+        } else if value_of(line, b"content-length").is_some() {
+            self.sized = true;
         }
         Ok(())
     }
 
     fn check(&self) -> Result<(), HeadFault> {
+        if self.codings > 0 && self.sized {
+            return Err(HeadFault::Lengths);
+        }
+        if self.codings > 0 && !self.version11 {
+            // HTTP/1.0 has no transfer codings: the framing is faulty (RFC 9112, section 6.1).
+            return Err(HeadFault::Codings);
+        }
         // RFC 9112, section 3.2: HTTP/1.1 requires `Host`, and no request may have it twice. Two could be routed apart.
         match self.hosts {
             0 if self.version11 => Err(HeadFault::NoHost),
@@ -206,7 +278,24 @@ fn absolute(target: &[u8]) -> Option<(&[u8], &[u8])> {
     })?;
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
     let (authority, path) = rest.split_at_checked(end)?;
-    (!authority.is_empty() && authority.iter().copied().all(is_host)).then_some((authority, path))
+    is_authority(authority).then_some((authority, path))
+}
+
+/// Checks the list of transfer codings: only `chunked` can be decoded.
+fn check_codings(value: &[u8]) -> Result<(), HeadFault> {
+    if value.eq_ignore_ascii_case(b"chunked") {
+        return Ok(());
+    }
+    let codings = || value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    let is_chunked = |coding: &[u8]| {
+        let name = coding.split(|byte| *byte == b';').next().unwrap_or_default();
+        name.trim_ascii().eq_ignore_ascii_case(b"chunked")
+    };
+    let others = codings().take_while(|coding| !is_chunked(coding)).count();
+    // Without `chunked` as the last coding, the length of the body is unknown (RFC 9112, section 6.3).
+    let last = codings().next_back().is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"));
+    let known = codings().all(|coding| !coding.is_empty()) && last && codings().count() == others + 1;
+    Err(if known { HeadFault::Coding } else { HeadFault::Codings })
 }
 
 /// Returns the value of a header line; `None` if it has another name.
@@ -217,138 +306,9 @@ fn value_of<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
 }
 
 /// Characters of a token (RFC 9110, section 5.6.2).
-fn is_token(byte: u8) -> bool {
+pub(super) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Characters of a host with its port (RFC 3986, section 3.2), without user information.
-fn is_host(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const LIMIT: usize = 1024;
-
-    /// Scans a head in pieces of this size.
-    fn scanned(head: &[u8], size: usize) -> (Result<Option<usize>, HeadFault>, HeadScan) {
-        let mut scan = HeadScan::default();
-        let mut end = 0;
-        while end < head.len() {
-            end = head.len().min(end + size);
-            match scan.advance(&head[..end], LIMIT) {
-                Ok(None) => {}
-                found => return (found, scan),
-            }
-        }
-        (Ok(None), scan)
-    }
-
-    #[test]
-    fn head_end_is_found_at_every_split() {
-        let head = b"\r\nPOST /v1/x?y HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let with_body = [&head[..], b"{\n\n}"].concat();
-        for size in 1..=with_body.len() {
-            let (found, scan) = scanned(&with_body, size);
-            assert_eq!(found, Ok(Some(head.len())), "{size}");
-            assert!(scan.is_chunked());
-        }
-    }
-
-    #[test]
-    fn head_faults_are_found_at_every_split() {
-        let large = format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "y".repeat(LIMIT));
-        let lines = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: y\r\n".repeat(LIMIT));
-        for (head, fault) in [
-            ("GET / HTTP/1.1\nHost: a\r\n\r\n", HeadFault::BareLineFeed),
-            ("GET / HTTP/1.1\r\nHost: a\n\r\n", HeadFault::BareLineFeed),
-            ("GET / HTTP/1.1\r\nHost: a\r\n\n", HeadFault::BareLineFeed),
-            ("\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::BareLineFeed),
-            ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::RequestLine),
-            ("GET /  HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::RequestLine),
-            ("GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::RequestLine),
-            ("GET / HTTP/1.1 \r\nHost: a\r\n\r\n", HeadFault::RequestLine),
-            (" GET / HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::RequestLine),
-            ("GET\t/\tHTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::RequestLine),
-            ("GET /\r\n\r\n", HeadFault::RequestLine),
-            ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", HeadFault::RequestLine),
-            ("\u{16}\u{3}\u{1}", HeadFault::RequestLine),
-            ("GET v1/models HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::Target),
-            ("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::Target),
-            ("GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::Target),
-            ("GET http://u:p@a/x HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::Target),
-            ("GET http://a\\b/x HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::Target),
-            ("GET / HTTP/1.1\r\naccept: a\r\n\r\n", HeadFault::NoHost),
-            ("GET http://a/ HTTP/1.1\r\naccept: a\r\n\r\n", HeadFault::NoHost),
-            ("GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n", HeadFault::Hosts),
-            ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", HeadFault::Host),
-            ("GET / HTTP/1.1\r\nHost: u@a\r\n\r\n", HeadFault::Host),
-            (&large, HeadFault::TooLarge(LIMIT)),
-            (&lines, HeadFault::TooLarge(LIMIT)),
-        ] {
-            for size in [1, 2, 7, head.len()] {
-                assert_eq!(scanned(head.as_bytes(), size).0, Err(fault), "{head:?} {size}");
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn head_scan_result_is_the_same_at_every_split(
-            parts in prop::collection::vec(prop::sample::select(&[
-                "GET ", "/", " ", "HTTP/1.1", "\r\n", "\n", "\r", "host: a", "Host:", "x: y", ":", "http://a", "\0", "\t",
-                "GET / HTTP/1.1\r\n", "host: a\r\n", "\r\n\r\n", "Transfer-Encoding: chunked\r\n",
-            ][..]), 0..14),
-            size in 1usize..20,
-        ) {
-            let head = parts.concat();
-            let (whole, of_whole) = scanned(head.as_bytes(), head.len().max(1));
-            let (cut, of_cut) = scanned(head.as_bytes(), size);
-            prop_assert_eq!(whole.ok(), cut.ok());
-            prop_assert!(whole.is_err() || of_whole.is_chunked() == of_cut.is_chunked());
-        }
-    }
-
-    #[test]
-    fn head_unusual_valid_forms_are_accepted() {
-        for head in [
-            "GET / HTTP/1.0\r\n\r\n",
-            "GET / HTTP/1.1\r\nHost:\r\n\r\n",
-            "GET / HTTP/1.1\r\nhost:[::1]:8080\r\n\r\n",
-            "OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n",
-            "CONNECT a:443 HTTP/1.1\r\nhost: a:443\r\n\r\n",
-            "GET HTTPS://a:1/x?y=/ HTTP/1.1\r\nhost: b\r\n\r\n",
-        ] {
-            assert_eq!(scanned(head.as_bytes(), 3).0, Ok(Some(head.len())), "{head:?}");
-        }
-    }
-
-    #[test]
-    fn head_absolute_form_is_rewritten_to_origin_form() {
-        for (target, path, authority) in [
-            ("http://gateway.test/v1/models?x=1", "/v1/models?x=1", "gateway.test"),
-            ("HTTPS://gateway.test:8443", "/", "gateway.test:8443"),
-            ("http://gateway.test?x=http://b/", "/?x=http://b/", "gateway.test"),
-        ] {
-            let head = format!("GET {target} HTTP/1.1\r\naccept: a\r\nHost: other\r\nx: host: y\r\n\r\n");
-            for before in ["", "\r\n"] {
-                let whole = format!("{before}{head}body\r\n");
-                let (found, scan) = scanned(whole.as_bytes(), whole.len());
-                let mut buf = BytesMut::from(whole.as_bytes());
-                let length = scan.to_origin_form(&mut buf, found.unwrap().unwrap());
-                let expected =
-                    format!("GET {path} HTTP/1.1\r\nhost: {authority}\r\naccept: a\r\nx: host: y\r\n\r\n");
-                assert_eq!(std::str::from_utf8(&buf[..length]).unwrap(), expected);
-                assert_eq!(&buf[length..], b"body\r\n");
-            }
-        }
-        let head = b"GET /x HTTP/1.1\r\nHost: other\r\n\r\n";
-        let (found, scan) = scanned(head, head.len());
-        let mut buf = BytesMut::from(&head[..]);
-        assert_eq!(scan.to_origin_form(&mut buf, found.unwrap().unwrap()), head.len());
-        assert_eq!(&buf[..], head);
-    }
-}
+mod tests;

@@ -20,11 +20,12 @@ use pingora::protocols::{
     ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown as CloseStream, SocketDigest, Ssl,
     Stream, TimingDigest, UniqueID,
 };
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::Sleep;
 
 use super::chunks::{Chunks, Misframed};
 use super::held_writes::HeldWrites;
+use super::http2_frames::FrameWatch;
 
 /// Size of the first read of a head, in bytes: enough for most heads, often with their body.
 const FIRST_READ: usize = 4 * 1024;
@@ -37,6 +38,12 @@ const FRAME_BUFFER: usize = 512;
 /// Connection preface of HTTP/2 (RFC 9113, section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// Length of the head of an HTTP/2 frame (RFC 9113, section 4.1).
+const FRAME_HEAD: usize = 9;
+
+/// An empty SETTINGS frame, and a GOAWAY frame with PROTOCOL_ERROR: the answer to a connection preface that is not valid.
+const NO_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+
 /// Downstream connection whose reads fail once a request head takes longer than `limits.header_timeout`.
 pub(in crate::proxy) struct HeaderTimeoutStream {
     inner: Stream,
@@ -45,9 +52,13 @@ pub(in crate::proxy) struct HeaderTimeoutStream {
     in_head: AtomicBool,
     /// Whether flushes are suppressed, so that writes stay in the buffer until more follows.
     corked: AtomicBool,
+    /// Whether something was written since the client closed its side of the connection.
+    probed: AtomicBool,
     /// Timer of a head that needs more than one read; runs from its first bytes until it is complete.
     deadline: Option<Pin<Box<Sleep>>>,
     head_started: bool,
+    /// Frames of an HTTP/2 connection; `None` for HTTP/1.
+    frames: Option<Box<FrameWatch>>,
     /// Framing checker of the body that is being read; `None` if the body is not chunked.
     chunks: Option<Box<Chunks>>,
     /// Bytes that were read to detect the protocol, to be read again.
@@ -65,8 +76,10 @@ impl HeaderTimeoutStream {
             timeout,
             in_head: AtomicBool::new(true),
             corked: AtomicBool::new(false),
+            probed: AtomicBool::new(false),
             deadline: None,
             head_started: false,
+            frames: None,
             chunks: None,
             prefetched: BytesMut::new(),
             held: HeldWrites::default(),
@@ -107,6 +120,30 @@ impl HeaderTimeoutStream {
         }
         self.prefetched = first;
         if agreed { Err(io::ErrorKind::InvalidData.into()) } else { Ok(false) }
+    }
+
+    /// Reads the head of the frame behind the connection preface, to be read again. Returns false if it is not the SETTINGS
+    /// frame that must follow, after telling the client: h2 would take any frame (RFC 9113, section 3.4).
+    ///
+    /// # Errors
+    /// Returns the error of the connection; `TimedOut` after the time-out of a head.
+    pub(in crate::proxy) async fn begins_with_settings(&mut self) -> io::Result<bool> {
+        let mut first = std::mem::take(&mut self.prefetched);
+        while first.len() < H2_PREFACE.len() + FRAME_HEAD {
+            self.begin_head(true);
+            if self.read_first(&mut first).await? == 0 {
+                return Ok(false);
+            }
+        }
+        // Length, type, flags and stream: of the type SETTINGS, of the connection, and not an acknowledgement.
+        let is_settings = matches!(first.get(H2_PREFACE.len()..), Some([_, _, _, 4, flags, reserved, 0, 0, 0, ..]) if flags & 1 == 0 && reserved & 0x7f == 0);
+        self.prefetched = first;
+        self.frames = Some(Box::default());
+        if !is_settings {
+            self.inner.write_all(NO_SETTINGS).await?;
+            self.inner.flush().await?;
+        }
+        Ok(is_settings)
     }
 
     /// Appends what can be read to `buf`, at most [`FIRST_READ`] bytes, and returns their number. Unlike `read_buf`, it
@@ -163,6 +200,16 @@ impl HeaderTimeoutStream {
         self.corked.store(false, Ordering::Relaxed);
     }
 
+    /// Whether something was written since the client closed its side of the connection.
+    pub(in crate::proxy) fn is_probed(&self) -> bool {
+        self.probed.load(Ordering::Relaxed)
+    }
+
+    /// Records that something was written since then.
+    pub(in crate::proxy) fn mark_probed(&self) {
+        self.probed.store(true, Ordering::Relaxed);
+    }
+
     /// Treats the next bytes as a head.
     pub(in crate::proxy) fn await_head(&self) {
         self.in_head.store(true, Ordering::Relaxed);
@@ -217,8 +264,12 @@ impl AsyncRead for HeaderTimeoutStream {
     ) -> Poll<io::Result<()>> {
         if !self.prefetched.is_empty() {
             let length = self.prefetched.len().min(buf.remaining());
+            let before = buf.filled().len();
             buf.put_slice(self.prefetched.get(..length).unwrap_or_default());
             self.prefetched.advance(length);
+            if let Some(frames) = &mut self.frames {
+                frames.pass(buf.filled_mut().get_mut(before..).unwrap_or_default());
+            }
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
@@ -231,6 +282,9 @@ impl AsyncRead for HeaderTimeoutStream {
         if self.head_started {
             self.head_started = false;
             self.deadline = None;
+        }
+        if let Some(frames) = &mut self.frames {
+            frames.pass(buf.filled_mut().get_mut(before..).unwrap_or_default());
         }
         if let Some(chunks) = &mut self.chunks
             && matches!(polled, Poll::Ready(Ok(())))
@@ -339,6 +393,8 @@ impl Peek for HeaderTimeoutStream {
         self.read_exact(buf).await?;
         let rest = std::mem::replace(&mut self.prefetched, BytesMut::from(&*buf));
         self.prefetched.unsplit(rest);
+        // The same bytes are read once more.
+        self.frames = self.frames.take().map(|_| Box::default());
         Ok(true)
     }
 }

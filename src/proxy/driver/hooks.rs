@@ -87,8 +87,9 @@ pub(in crate::proxy) trait ExchangeHooks: ProxyHttp<CTX: Send + Sync> + Send + S
     /// Modules that Pingora builds for every request.
     fn modules(&self) -> &HttpModules;
 
-    /// Counts a request whose head is not valid, and returns the response to it. Pingora closes the connection instead.
-    fn refuse_head(&self, error: &ApiError) -> (Box<ResponseHeader>, Bytes);
+    /// Counts a request whose head is not valid, and returns the response to it. `target` is the target of the request, if
+    /// that much could be read. Pingora closes the connection instead.
+    fn refuse_head(&self, error: &ApiError, target: Option<&str>) -> (Box<ResponseHeader>, Bytes);
 
     /// Takes the upgrade that a request was accepted for; `None` for nearly all. Nothing was written to the client yet.
     /// Pingora forwards upgrades to an upstream, and has no phase that serves one.

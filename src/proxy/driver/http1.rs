@@ -54,20 +54,23 @@ pub(in crate::proxy) async fn serve<P: ExchangeHooks>(
     let mut next = Some((stream, first));
     let mut fresh = Some(held);
     while let Some((mut stream, mut buf)) = next.take() {
+        let mut scan = HeadScan::default();
         let read = {
-            let reading = read_head(settings.head, &mut stream, &mut buf, &mut idle);
+            let reading = read_head(settings.head, &mut scan, &mut stream, &mut buf, &mut idle);
             unless_draining(reading, draining.as_mut(), fresh.is_some()).await
         };
         match read {
             Read::Head => {}
             Read::Nothing => return None,
             Read::Broken(error) => {
-                let _ = tokio::time::timeout(BROKEN, refuse(proxy, &mut stream, &error)).await;
+                let refusing = refuse(proxy, &mut stream, &error, scan.target(&buf));
+                let _ = tokio::time::timeout(BROKEN, refusing).await;
                 return None;
             }
         }
         // Boxed: a connection is idle most of the time, and would keep space for the state of a request.
-        let served = Box::pin(serve_request(proxy, stream, buf, draining.as_mut(), &mut fresh)).await;
+        let serving = serve_request(proxy, stream, (buf, scan.closes()), draining.as_mut(), &mut fresh);
+        let served = Box::pin(serving).await;
         let (stream, rest, upgrade) = served?;
         if let Some(upgrade) = upgrade {
             // The connection belongs to another protocol from here on.
@@ -84,11 +87,12 @@ pub(in crate::proxy) async fn serve<P: ExchangeHooks>(
 /// now on, if it was upgraded.
 type Served = (Box<HeaderTimeoutStream>, BytesMut, Option<Upgrade>);
 
-/// Serves the request whose head is in `buf`. `None` if the connection is closed or cannot be used for another one.
+/// Serves the request whose head is in the buffer; `closes` is whether the client wants the connection to be closed behind
+/// it. `None` if the connection is closed or cannot be used for another one.
 async fn serve_request<P: ExchangeHooks>(
     proxy: &P,
     stream: Box<HeaderTimeoutStream>,
-    buf: BytesMut,
+    (buf, closes): (BytesMut, bool),
     draining: Draining<'_>,
     fresh: &mut Option<DrainGuard>,
 ) -> Option<Served> {
@@ -101,6 +105,9 @@ async fn serve_request<P: ExchangeHooks>(
     let parsed = Box::pin(parse_head(proxy, &mut session));
     if !unless_draining(parsed, draining, fresh.is_some()).await {
         return None;
+    }
+    if closes {
+        session.set_keepalive(None);
     }
     let (reusable, upgrade) = {
         let mut ctx = proxy.new_ctx();
@@ -183,11 +190,11 @@ impl Idle {
 /// Reads a head of at most `limit` bytes into `buf`, which may hold part of it already. Bytes behind the head stay in `buf`.
 async fn read_head(
     limit: usize,
+    scan: &mut HeadScan,
     stream: &mut HeaderTimeoutStream,
     buf: &mut BytesMut,
     idle: &mut Idle,
 ) -> Read {
-    let mut scan = HeadScan::default();
     // Part of the head may be here already: then its time-out starts now, and not with its next byte.
     stream.begin_head(!buf.is_empty());
     let length = loop {
@@ -234,7 +241,11 @@ fn head_error(fault: &HeadFault) -> ApiError {
         HeadFault::TooLarge(_) => ErrorKind::HeadTooLarge,
         _ => ErrorKind::InvalidHead,
     };
-    ApiError::new(kind, format!("The request head is not valid: {fault}."))
+    let error = ApiError::new(kind, format!("The request head is not valid: {fault}."));
+    match fault.status() {
+        Some(status) => error.status(status),
+        None => error,
+    }
 }
 
 /// Parses a complete head. Returns false if it is invalid, after an error response, or if the connection is closed.
@@ -248,7 +259,7 @@ async fn parse_head<P: ExchangeHooks>(proxy: &P, session: &mut Session) -> bool 
         return false;
     }
     let told = ApiError::new(ErrorKind::InvalidHead, "The request head is not valid HTTP.");
-    refuse_request(proxy, session, &told).await;
+    refuse_request(proxy, session, &told, None).await;
     false
 }
 
@@ -257,9 +268,10 @@ async fn refuse<P: ExchangeHooks>(
     proxy: &P,
     stream: &mut HeaderTimeoutStream,
     error: &ApiError,
+    target: Option<&str>,
 ) -> io::Result<()> {
     // No session exists yet that could write this response.
-    let (mut head, body) = proxy.refuse_head(error);
+    let (mut head, body) = proxy.refuse_head(error, target);
     let _ = head.insert_header(header::DATE, get_cached_date());
     let _ = head.insert_header(header::CONNECTION, "close");
     let mut out = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();

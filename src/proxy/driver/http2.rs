@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::Method;
+use http::header::HOST;
+use http::{HeaderValue, Method};
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
+use pingora::http::RequestHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::H2Options;
 use pingora::server::ShutdownWatch;
 
+use super::authority::is_authority;
 use super::hooks::ExchangeHooks;
 use super::request::{handle_request, refuse_request, session_of};
 use crate::error::{ApiError, ErrorKind};
@@ -36,6 +39,29 @@ impl<P> Http2Server<P> {
     }
 }
 
+/// Returns why a request is malformed, of what the frames may hold but a request must not. h2 has checked the names of
+/// headers, pseudo-headers and headers of the connection.
+fn fault_of(head: &RequestHeader) -> Option<&'static str> {
+    if head.method == Method::CONNECT {
+        // It asks for a tunnel to a host and has no path (RFC 9113, section 8.5).
+        return Some("it asks for a tunnel");
+    }
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let mut values = head.headers.values().map(HeaderValue::as_bytes);
+    // RFC 9113, section 8.2.1.
+    let spaced = values.any(|value| is_space(value.first()) || is_space(value.last()));
+    if spaced {
+        return Some("the value of a header begins or ends with white space");
+    }
+    let host = head.headers.get(HOST).map(HeaderValue::as_bytes);
+    let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let mut named = host.filter(|host| !host.is_empty()).into_iter().chain(authority);
+    if !named.all(is_authority) {
+        return Some("its authority is not a host with an optional port");
+    }
+    None
+}
+
 #[async_trait]
 impl<P: ExchangeHooks + 'static> HttpServerApp for Http2Server<P> {
     async fn process_new_http(
@@ -44,10 +70,11 @@ impl<P: ExchangeHooks + 'static> HttpServerApp for Http2Server<P> {
         _shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         let mut session = session_of(&self.proxy, client);
-        if session.req_header().method == Method::CONNECT {
-            // It asks for a tunnel to a host and has no path (RFC 9113, section 8.5).
-            let message = "The request head is not valid: it asks for a tunnel.";
-            refuse_request(&self.proxy, &mut session, &ApiError::new(ErrorKind::InvalidHead, message)).await;
+        if let Some(fault) = fault_of(session.req_header()) {
+            let error =
+                ApiError::new(ErrorKind::InvalidHead, format!("The request head is not valid: {fault}."));
+            let target = session.req_header().uri.path_and_query().map(|target| target.as_str().to_owned());
+            refuse_request(&self.proxy, &mut session, &error, target.as_deref()).await;
             return None;
         }
         let reusable = {

@@ -47,6 +47,8 @@ struct Decoding {
     left: Option<usize>,
     /// End of the compressed bytes, until all of them are decoded.
     end: Option<Ending>,
+    /// Whether there were compressed bytes.
+    begun: bool,
 }
 
 enum Ending {
@@ -63,7 +65,7 @@ impl ResponseReader {
     /// Adds the decoder of a compressed body. Of an error body, only the first [`MAX_ERROR_BODY`] bytes are decoded.
     pub(in crate::proxy) fn decoding(mut self, decoder: Option<Box<ContentDecoder>>, error: bool) -> Self {
         let left = error.then_some(MAX_ERROR_BODY);
-        self.decoding = decoder.map(|decoder| Box::new(Decoding { decoder, left, end: None }));
+        self.decoding = decoder.map(|decoder| Box::new(Decoding { decoder, left, end: None, begun: false }));
         self
     }
 
@@ -170,6 +172,7 @@ impl Decoding {
                 piece
             }
         };
+        self.begun |= !piece.is_empty();
         self.decoder.push(piece);
     }
 
@@ -194,6 +197,10 @@ impl Decoding {
             && let Some(end) = self.end.take()
         {
             return Some(match end {
+                // The end of the text is missing: what was decoded may not be all of it, and was not checked.
+                Ending::Last if self.begun && self.left.is_none() && !self.decoder.is_complete() => {
+                    Read::Broken(piece, undecodable(DecodeError::Truncated))
+                }
                 Ending::Last => Read::Last(piece),
                 Ending::Broken(error) => Read::Broken(piece, error),
             });

@@ -21,9 +21,15 @@ pub(super) fn session_of<P: ExchangeHooks>(proxy: &P, client: ServerSession) -> 
     session
 }
 
-/// Writes the error response to a request whose head is not valid. A connection of HTTP/1 cannot be used for another one.
-pub(super) async fn refuse_request<P: ExchangeHooks>(proxy: &P, session: &mut Session, error: &ApiError) {
-    let (head, body) = proxy.refuse_head(error);
+/// Writes the error response to a request whose head is not valid; `target` is the target of the request, if it is known. A
+/// connection of HTTP/1 cannot be used for another one.
+pub(super) async fn refuse_request<P: ExchangeHooks>(
+    proxy: &P,
+    session: &mut Session,
+    error: &ApiError,
+    target: Option<&str>,
+) {
+    let (head, body) = proxy.refuse_head(error, target);
     let refusing = async {
         let client = &mut session.downstream_session;
         client.set_keepalive(None);

@@ -7,7 +7,7 @@ use http::header;
 use pingora::http::RequestHeader;
 use tokio::time::Instant;
 
-use super::downstream::client_gone;
+use super::downstream::{ClientEnd, client_end};
 use super::exchange::ExchangeState;
 use super::fault::Fault;
 use super::hooks::{ExchangeHooks, Written};
@@ -72,7 +72,10 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
                     biased;
                     // First: a head that has arrived is not lost to a time-out of the same moment.
                     sent = &mut sending => break sent.map_err(|error| AttemptError::Connection(error.into_up(), None)),
-                    gone = client_gone(&mut self.session.downstream_session) => break Err(AttemptError::Abort(gone)),
+                    end = client_end(&mut self.session.downstream_session) => match end {
+                        ClientEnd::Gone(gone) => break Err(AttemptError::Abort(gone)),
+                        ClientEnd::HalfClosed => self.on_half_closed().await,
+                    },
                     () = self.ended.as_mut() => break Err(AttemptError::Abort(shutdown_error())),
                     () = self.clock.elapsed() => {
                         if !self.clock.is_due() {

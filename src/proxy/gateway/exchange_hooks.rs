@@ -12,7 +12,7 @@ use pingora::proxy::Session;
 use super::authorize::wait_for_credential;
 use super::context::Context;
 use super::phase::{UpstreamResponse, internal_error};
-use super::reply::{from_pingora, own_error_head};
+use super::reply::{from_pingora, refusal};
 use crate::error::ApiError;
 use crate::provider::Timeouts;
 use crate::proxy::driver::connection::Connections;
@@ -28,7 +28,7 @@ use crate::telemetry::facts::EventKind;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, event_stream};
 use crate::wire::watch::StreamEnd;
-use crate::wire::{Format, chat, error as wire_error, filler};
+use crate::wire::{Format, chat, filler};
 
 impl ExchangeHooks for Gateway {
     fn settings(&self) -> DriverSettings {
@@ -57,11 +57,9 @@ impl ExchangeHooks for Gateway {
         &self.modules
     }
 
-    fn refuse_head(&self, error: &ApiError) -> (Box<ResponseHeader>, Bytes) {
+    fn refuse_head(&self, error: &ApiError, target: Option<&str>) -> (Box<ResponseHeader>, Bytes) {
         self.count_broken_head(error);
-        // The client's format and a request id are not known at that point.
-        let body = wire_error::body(Format::Chat, error, "").freeze();
-        (own_error_head(error, body.len()), body)
+        refusal(error, target)
     }
 
     fn take_upgrade(&self, ctx: &mut Context) -> Option<Upgrade> {

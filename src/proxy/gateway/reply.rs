@@ -17,6 +17,7 @@ use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::job::BodyPieces;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
+use crate::proxy::driver::descriptors;
 use crate::proxy::driver::downstream::is_head_sent;
 use crate::proxy::driver::fault::{Fault, FaultBody};
 use crate::proxy::driver::reader::UNDECODABLE;
@@ -24,7 +25,7 @@ use crate::proxy::names;
 use crate::route::Target;
 use crate::wire::error::ArrayState;
 use crate::wire::images::{self, reply::ImageReplyShape};
-use crate::wire::path::Endpoint;
+use crate::wire::path::{self, Endpoint};
 use crate::wire::{Format, converse, count_tokens, error as wire_error, tasks};
 
 /// Time for which the rest of an unread request body is read, so that the client receives the response and not a reset.
@@ -329,13 +330,32 @@ pub(in crate::proxy) fn new_head(status: u16, headers: usize) -> Box<ResponseHea
     }
 }
 
-/// Creates the head of an error response for a connection that has no valid request yet.
-pub(in crate::proxy) fn own_error_head(error: &ApiError, length: usize) -> Box<ResponseHeader> {
+/// Creates the error response to a request that is not valid HTTP, in the format of its path. `target` is the target of the
+/// request in any form, if that much could be read: the headers, which some formats depend on, and an id are not known.
+pub(in crate::proxy) fn refusal(error: &ApiError, target: Option<&str>) -> (Box<ResponseHeader>, Bytes) {
+    let target = target.unwrap_or("/");
+    let target = target
+        .split_once("://")
+        .map_or(target, |(_, rest)| rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/"));
+    let target = target.split('#').next().unwrap_or_default();
+    let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+    let parsed = path::parse(path, query);
+    let endpoint = parsed.endpoint.as_ref();
+    let format =
+        endpoint.and_then(Endpoint::error_format).or_else(|| parsed.format()).unwrap_or(Format::Chat);
+    let body = match endpoint {
+        Some(Endpoint::Group(_)) => tasks::answer::error(error.status, &error.message),
+        _ => wire_error::body(format, error, "").freeze(),
+    };
     let mut head = new_head(error.status, 8);
     let _ = head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let _ = head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length));
+    let _ = head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     add_error_headers(&mut head, error);
-    head
+    if format == Format::Converse {
+        let name = HeaderValue::from_static(converse::error::exception(error));
+        let _ = head.insert_header(names::X_AMZN_ERRORTYPE, name);
+    }
+    (head, body)
 }
 
 /// Adds the headers of every response: the request id under the names that the client's SDK reads, the rate-limit
@@ -390,6 +410,9 @@ pub(in crate::proxy) fn from_pingora(error: &Error) -> ApiError {
             ReadTimedout => ApiError::new(ErrorKind::BodyTimeout, "The request body did not arrive in time."),
             _ => ApiError::new(ErrorKind::ClientGone, "The client closed the connection."),
         };
+    }
+    if error.root_cause().downcast_ref::<std::io::Error>().is_some_and(descriptors::is_exhausted) {
+        return ApiError::overloaded();
     }
     match error.etype() {
         ConnectTimedout | ConnectRefused | ConnectNoRoute | ConnectError | TLSHandshakeFailure

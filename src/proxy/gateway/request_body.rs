@@ -16,7 +16,9 @@ use crate::proxy::driver::chunks::Misframed;
 use crate::proxy::driver::encoding::ContentCoding;
 use crate::proxy::driver::yielding::TransferTurn;
 
-/// Minimum rate of a request body in bytes per second, once it has taken longer than two of its time-outs.
+/// Minimum rate of a request body in bytes per second, once it has taken longer than two of its time-outs. Below that of
+/// the slowest mobile networks, and above what holds requests open cheaply: nginx, hyper and HAProxy have none, Apache's
+/// mod_reqtimeout 500 bytes per second.
 const MIN_BODY_RATE: u64 = 8 * 1024;
 
 impl Gateway {

@@ -24,6 +24,7 @@ use crate::account::TrustedProxies;
 use crate::config::{Limits, ProxyProtocol};
 use crate::metrics::Metrics;
 use crate::proxy::Gateway;
+use crate::proxy::driver::descriptors;
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
 use crate::proxy::driver::hooks::HookFuture;
 use crate::proxy::driver::http1;
@@ -107,12 +108,21 @@ impl Acceptor {
         let http2 = tokio::select! {
             biased;
             http2 = stream.is_http2() => http2,
-            () = stopping => return None,
+            () = stopping.as_mut() => return None,
             // A client that sends nothing would hold its permit for ever.
             () = tokio::time::sleep(self.limits.keepalive) => return None,
         };
         let Ok(http2) = http2 else { return None };
         if http2 {
+            let settings = tokio::select! {
+                biased;
+                // Boxed: only the first moment of a connection needs it.
+                settings = Box::pin(stream.begins_with_settings()) => settings,
+                () = stopping => return None,
+            };
+            if !matches!(settings, Ok(true)) {
+                return None;
+            }
             // HTTP/2 interleaves heads and bodies of many streams, so the head time-out cannot apply to the connection.
             stream.head_complete();
             drop(held);
@@ -185,7 +195,8 @@ impl Acceptor {
 impl ServerApp for Acceptor {
     async fn process_new(self: &Arc<Self>, session: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let policy = self.listeners.of(&session).ok()?;
-        let Some(admitted) = self.admit() else {
+        let admitted = if descriptors::is_reserved(&session) { None } else { self.admit() };
+        let Some(admitted) = admitted else {
             self.metrics.connections_refused.inc();
             // A refusal over TLS would need a handshake first: too much work for excess connections.
             if policy.tls.is_none() {

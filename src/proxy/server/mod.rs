@@ -43,6 +43,7 @@ use crate::proxy::GatewayParts;
 use crate::proxy::Shutdown;
 use crate::proxy::client::check::Probes;
 use crate::proxy::credentials::renewer::CredentialRenewer;
+use crate::proxy::driver::descriptors;
 use crate::proxy::driver::dns;
 use crate::proxy::driver::http2::Http2Server;
 use crate::proxy::driver::offload::run_blocking;
@@ -240,6 +241,16 @@ impl Server {
     /// Returns [`ServeError`] if a listener or the admin port cannot be set up.
     pub fn run(self, started: Started) -> Result<(), ServeError> {
         tokens::set_blocking(|work| run_blocking(work));
+        let limits = &self.settings.limits;
+        if let Some(low) = descriptors::prepare(limits.connections, limits.pool) {
+            tracing::warn!(
+                open_files = low.limit,
+                connections = limits.connections,
+                needed = low.needed,
+                "the limit of open files is too low for limits.connections: connections beyond it are refused; raise it \
+                 (ulimit -n, LimitNOFILE) or lower limits.connections"
+            );
+        }
         let conf = self.configuration();
         if !self.options.upgrade {
             self.check_ports()?;

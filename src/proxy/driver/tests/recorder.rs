@@ -256,7 +256,7 @@ impl ExchangeHooks for Recorder {
         &self.modules
     }
 
-    fn refuse_head(&self, error: &ApiError) -> (Box<ResponseHeader>, Bytes) {
+    fn refuse_head(&self, error: &ApiError, _target: Option<&str>) -> (Box<ResponseHeader>, Bytes) {
         (Box::new(ResponseHeader::build(error.status, None).unwrap()), Bytes::new())
     }
 
