@@ -27,6 +27,9 @@ pub struct Tool<'a> {
     pub namespace: JsonStr<'a>,
     /// Description of the namespace, as the client wrote it; usually empty.
     pub namespace_about: JsonStr<'a>,
+    /// Whether a search over tools has loaded it in the conversation, and only there. In the format of that search the
+    /// result of the search offers it.
+    pub loaded: bool,
     /// Prompt-cache breakpoint: the provider caches the prompt up to and including this tool.
     pub cache: Option<CacheBreakpoint>,
     /// Members without a field above; only the client's own format knows them.
@@ -46,6 +49,7 @@ impl<'a> Tool<'a> {
             format: None,
             namespace: JsonStr::default(),
             namespace_about: JsonStr::default(),
+            loaded: false,
             cache: None,
             extra: Vec::new(),
         }

@@ -374,3 +374,60 @@ fn tools_in_items_that_are_invalid_are_refused_with_their_path() {
     let error = decode_request(Format::Responses, body).unwrap_err();
     assert_eq!(error.param.as_deref(), Some("input[0].tools"));
 }
+
+/// Returns the items of a search over tools that has loaded these.
+fn searched(tools: &Value) -> [Value; 2] {
+    [
+        json!({"type": "tool_search_call", "id": "tsc_1", "call_id": "s1", "execution": "client",
+               "status": "completed", "arguments": {"query": "calendar"}}),
+        json!({"type": "tool_search_output", "call_id": "s1", "execution": "client", "status": "completed",
+               "tools": tools}),
+    ]
+}
+
+#[test]
+fn mapping_3_tools_that_a_search_loaded_are_offered_and_called_by_their_namespace() {
+    let add = json!({"type": "function", "name": "add", "description": "Adds.", "defer_loading": true,
+        "parameters": {"type": "object", "properties": {"q": {"type": "string"}}}});
+    let calendar =
+        json!({"type": "namespace", "name": "mcp__cal", "description": "Calendar.", "tools": [add]});
+    let plain = json!({"type": "function", "name": "lookup", "parameters": {"type": "object"}});
+    for target in TARGETS {
+        let mut more = searched(&json!([calendar, plain])).to_vec();
+        // The same tools, loaded once more.
+        more.extend(searched(&json!([calendar])));
+        more.extend([
+            json!({"type": "function_call", "call_id": "c1", "namespace": "mcp__cal", "name": "add", "arguments": "{\"q\":\"x\"}"}),
+            json!({"type": "function_call_output", "call_id": "c1", "output": "ok"}),
+        ]);
+        let (_, sent, _) = translated(target, &request(false, &more));
+        let offered = tools(target.2, &sent);
+        let names: Vec<&str> = offered.iter().map(|(name, _)| name.as_str()).collect();
+        let is_own = target.2 == Format::Responses;
+        let loaded = names.iter().filter(|name| name.ends_with("add") || **name == "lookup").count();
+        assert_eq!(loaded, if is_own { 0 } else { 2 }, "{}: {names:?}", target.2);
+        if is_own {
+            // The provider reads the result of the search.
+            assert!(sent.to_string().contains("tool_search_output"), "{sent}");
+        } else {
+            let name = names.iter().find(|name| name.ends_with("add")).unwrap();
+            assert!(
+                sent.to_string().matches(*name).count() >= 2,
+                "the call has the name of the tool: {sent}"
+            );
+        }
+    }
+}
+
+#[test]
+fn tools_of_a_search_that_are_invalid_are_refused_with_their_path() {
+    let [call, output] = searched(&json!([{"type": "function"}]));
+    let body = json!({"model": "m", "input": [call, output]}).to_string();
+    let error = decode_request(Format::Responses, &body).unwrap_err();
+    assert_eq!(error.param.as_deref(), Some("input[1].tools[0].name"), "{error}");
+    // A search that has found nothing loads nothing.
+    for nothing in [json!(null), json!([])] {
+        let body = json!({"model": "m", "input": searched(&nothing)}).to_string();
+        assert!(decode_request(Format::Responses, &body).unwrap().tools.is_empty());
+    }
+}

@@ -1,6 +1,6 @@
 //! Decoder of a request of the responses format.
 
-use super::items::Items;
+use super::items::{Items, ToolsOfItem};
 use super::{Fault, options, tools};
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Index, IndexKey, Request, Role, Tool, Turn};
@@ -57,8 +57,10 @@ fn read<'a>(body: &'a str, mut member: impl FnMut(&'a str, RawJson<'a>)) -> Resu
         return Err(Fault::missing("input".to_owned()));
     }
     let adds_tools = !items.tools.is_empty();
-    for (item, more) in items.tools {
-        tools::read(more, tools::Group::default(), &mut request).map_err(|fault| fault.within(item))?;
+    for ToolsOfItem { item, list, loaded } in items.tools {
+        let from = request.tools.len();
+        tools::read(list, tools::Group::default(), &mut request).map_err(|fault| fault.within(item))?;
+        request.tools.iter_mut().skip(from).for_each(|tool| tool.loaded = loaded);
     }
     if adds_tools {
         keep_last_definitions(&mut request.tools);
@@ -78,7 +80,7 @@ fn keep_last_definitions(tools: &mut Vec<Tool<'_>>) {
     for tool in std::mem::take(tools) {
         let key = IndexKey::of((tool.name, tool.namespace));
         match known.first(key).and_then(|at| kept.get_mut(at)) {
-            Some(earlier) => *earlier = tool,
+            Some(earlier) => *earlier = Tool { loaded: earlier.loaded && tool.loaded, ..tool },
             None => {
                 known.push(key);
                 kept.push(tool);

@@ -64,7 +64,7 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNote
     if let Some(parallel) = request.parallel_tools {
         json.key("parallel_tool_calls").boolean(parallel);
     }
-    put_account(request, &mut json);
+    put_account(request, notes.from(), &mut json);
     put_include(request, dialect, notes, &mut json);
     for extra in &request.extra {
         put_extra(extra, dialect, notes, &mut json);
@@ -231,12 +231,17 @@ fn put_tools(request: &Request<'_>, notes: &mut LossNotes, json: &mut Json<'_>) 
     // Clients of other formats ask for images with a modality; here it takes the tool that generates them.
     let images = notes.from() != Format::Responses
         && request.modalities.iter().any(|word| word.escaped().eq_ignore_ascii_case("image"));
-    if request.tools.is_empty() && request.search.is_none() && hosted.peek().is_none() && !images {
+    // A result of a search in the input offers the tools that it has loaded.
+    let is_offered = |tool: &Tool<'_>| own && tool.loaded;
+    if request.tools.iter().all(is_offered) && request.search.is_none() && hosted.peek().is_none() && !images
+    {
         return;
     }
     json.key("tools").begin_array();
     // Tools of one namespace are adjacent: the decoder reads a namespace as a whole.
-    for group in request.tools.chunk_by(|one, next| one.namespace == next.namespace) {
+    let is_group =
+        |one: &Tool<'_>, next: &Tool<'_>| one.namespace == next.namespace && one.loaded == next.loaded;
+    for group in request.tools.chunk_by(is_group).filter(|group| !group.iter().all(is_offered)) {
         let namespace = group.first().filter(|tool| !tool.namespace.is_empty());
         if let Some(first) = namespace {
             json.begin_object().key("type").string("namespace").key("name").paste(first.namespace);
@@ -388,7 +393,7 @@ fn put_choice(request: &Request<'_>, notes: &LossNotes, json: &mut Json<'_>) {
     }
 }
 
-fn put_account(request: &Request<'_>, json: &mut Json<'_>) {
+fn put_account(request: &Request<'_>, from: Format, json: &mut Json<'_>) {
     if let Some(metadata) = request.metadata {
         json.key("metadata").raw(metadata);
     }
@@ -402,8 +407,9 @@ fn put_account(request: &Request<'_>, json: &mut Json<'_>) {
             json.key(name).paste(value);
         }
     }
-    // The provider's default is true: unless the client requests storage, nothing is stored at the provider.
-    json.key("store").boolean(request.store.unwrap_or(false));
+    // The provider's default is true, and that of clients of this format. For others nothing is stored at the provider
+    // unless they request it.
+    json.key("store").boolean(request.store.unwrap_or(from == Format::Responses));
 }
 
 /// Translates a service tier to this format's term.

@@ -35,16 +35,27 @@ fn is_item(kind: &str) -> bool {
     is_own || ITEMS.contains(&kind)
 }
 
+/// Item with the result of a search over tools.
+const TOOL_SEARCH_OUTPUT: &str = "tool_search_output";
+
 /// Conversation decoder.
 #[derive(Default)]
 pub(super) struct Items<'a> {
     pub turns: Vec<Turn<'a>>,
-    /// Tool lists of `additional_tools` items, each with its item. They extend the tools of the request, or are all of
-    /// them: Codex sends no other list for some models.
-    pub tools: Vec<(Path, RawJson<'a>)>,
+    /// Tool lists of items, in their order. They extend the tools of the request, or are all of them: Codex sends no other
+    /// list for some models.
+    pub tools: Vec<ToolsOfItem<'a>>,
     /// Whether the last turn consists of parts in place of items. A further such part joins it.
     bare: bool,
     seen: Seen,
+}
+
+/// Tools that an item adds to those of the request.
+pub(super) struct ToolsOfItem<'a> {
+    pub item: Path,
+    pub list: RawJson<'a>,
+    /// Whether a search has loaded them (`tool_search_output`); otherwise the client adds them (`additional_tools`).
+    pub loaded: bool,
 }
 
 /// Summary of the last turn's blocks. Each block is inspected once, so that a long turn does not take quadratic time.
@@ -104,8 +115,8 @@ impl<'a> Items<'a> {
             "reasoning" => self.reasoning(piece),
             "image_generation_call" if !piece.result.is_empty() => self.image(&piece),
             "additional_tools" => {
-                let tools = piece.tools.ok_or_else(|| Fault::missing(format!("{path}.tools")))?;
-                self.tools.push((path, tools));
+                let list = piece.tools.ok_or_else(|| Fault::missing(format!("{path}.tools")))?;
+                self.tools.push(ToolsOfItem { item: path, list, loaded: false });
             }
             _ if piece.is_bare_part() => {
                 let block = piece.part(raw, path)?;
@@ -126,6 +137,12 @@ impl<'a> Items<'a> {
                 // An item reference may omit its type.
                 let name = if kind.is_empty() { "item_reference" } else { kind };
                 let block = Block::Opaque { name: JsonStr::from_escaped(name), raw };
+                // The model has searched for these tools, and calls them from here on.
+                if name == TOOL_SEARCH_OUTPUT
+                    && let Some(list) = piece.tools.filter(|list| list.text().starts_with('['))
+                {
+                    self.tools.push(ToolsOfItem { item: path, list, loaded: true });
+                }
                 // Results belong to the user's turn, all other items to the assistant's.
                 if name.ends_with("_output") || name == "mcp_approval_response" {
                     self.results().blocks.push(block);
