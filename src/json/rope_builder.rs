@@ -27,6 +27,8 @@ const BLOCK: usize = 256 * 1024;
 #[derive(Debug, Default)]
 pub struct RopeBuilder {
     source: Bytes,
+    /// Further texts whose long runs are shared.
+    sources: Vec<Bytes>,
     rope: Rope,
     block: BytesMut,
     /// Bytes of the source that the rope shares.
@@ -41,7 +43,15 @@ impl RopeBuilder {
             // The most of it may be shared.
             _ => (source.as_bytes().clone(), expected.min(SHARED)),
         };
-        RopeBuilder { source, rope: Rope::new(), block: BytesMut::with_capacity(expected), shared: 0 }
+        let block = BytesMut::with_capacity(expected);
+        RopeBuilder { source, sources: Vec::new(), rope: Rope::new(), block, shared: 0 }
+    }
+
+    /// Shares the long runs of a further text too. A short one is copied wherever it occurs.
+    pub fn share(&mut self, text: &JsonText) {
+        if text.len() >= SHARED {
+            self.sources.push(text.as_bytes().clone());
+        }
     }
 
     /// Returns the length of the document so far, in bytes.
@@ -98,13 +108,18 @@ impl RopeBuilder {
         self.block.extend_from_slice(bytes);
     }
 
-    /// Returns the bytes as a slice of the source. `None` if they lie elsewhere.
+    /// Returns the bytes as a slice of a source. `None` if they lie elsewhere.
     fn run_of_source(&self, bytes: &[u8]) -> Option<Bytes> {
-        // Both are borrowed, and so exist at the same time: bytes between the addresses of the source are the source's.
-        let start = bytes.as_ptr().addr().checked_sub(self.source.as_ptr().addr())?;
-        let end = start.checked_add(bytes.len())?;
-        (end <= self.source.len()).then(|| self.source.slice(start..end))
+        std::iter::once(&self.source).chain(&self.sources).find_map(|source| run_of(source, bytes))
     }
+}
+
+/// Returns the bytes as a slice of this source. `None` if they lie elsewhere.
+fn run_of(source: &Bytes, bytes: &[u8]) -> Option<Bytes> {
+    // Both are borrowed, and so exist at the same time: bytes between the addresses of the source are the source's.
+    let start = bytes.as_ptr().addr().checked_sub(source.as_ptr().addr())?;
+    let end = start.checked_add(bytes.len())?;
+    (end <= source.len()).then(|| source.slice(start..end))
 }
 
 impl Sink for RopeBuilder {
@@ -200,6 +215,22 @@ mod tests {
         let pieces = built.finish().into_pieces();
         assert_eq!(pieces.len(), 2);
         assert_eq!(pieces[1].as_ptr(), source.as_bytes()[1..].as_ptr());
+    }
+
+    #[test]
+    fn long_runs_of_further_texts_are_shared_each_time() {
+        let (source, long, short) = (source(), source(), JsonText::from("a".repeat(SHARED - 1)));
+        let mut built = RopeBuilder::new(&source, 10);
+        built.share(&long);
+        built.share(&short);
+        for _ in 0..3 {
+            built.put_slice(b",");
+            built.put_slice(long.as_str().as_bytes());
+            built.put_slice(short.as_str().as_bytes());
+        }
+        assert_eq!(built.copied(), 3 * (1 + short.len()));
+        let pieces = built.finish().into_pieces();
+        assert_eq!(pieces.iter().filter(|piece| piece.as_ptr() == long.as_bytes().as_ptr()).count(), 3);
     }
 
     #[test]

@@ -102,7 +102,8 @@ impl RequestBudget {
         Arc::new(RequestBudget(AtomicUsize::new(bytes)))
     }
 
-    fn take(&self, bytes: usize) -> bool {
+    /// Takes bytes of the bound. Returns false, and takes none, if so many are not left.
+    pub(in crate::proxy) fn take(&self, bytes: usize) -> bool {
         let less = |left: usize| left.checked_sub(bytes);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
@@ -162,7 +163,8 @@ impl AsRef<[u8]> for PermittedBody {
     }
 }
 
-fn with_permit(body: Bytes, weight: Option<MemoryPermit>) -> Bytes {
+/// Returns the body with its permit, which it holds until its last slice is dropped.
+pub(in crate::proxy) fn with_permit(body: Bytes, weight: Option<MemoryPermit>) -> Bytes {
     match weight {
         Some(weight) => Bytes::from_owner(PermittedBody { body, permit: weight }),
         None => body,

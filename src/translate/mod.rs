@@ -49,7 +49,7 @@ pub use outgoing::{
     CompactionOptions, EncodeBlocked, EncodeError, Outgoing, PromptCaching, StoreOptions, TranslateRequest,
     outgoing, outgoing_sealed, outgoing_stored,
 };
-pub use remote_parts::{FetchedMedia, RemoteParts, WantedMedia, remote_urls};
+pub use remote_parts::{FetchedMedia, MediaAddress, RemoteParts, WantedMedia, remote_urls};
 pub use restore::Restore;
 pub use translated::Translated;
 pub use verbatim::{StreamError, Verbatim};

@@ -289,6 +289,7 @@ fn run<E: From<EncodeError>>(
     // Expect more than the input size, because formats differ in the JSON around the content; growing would copy it
     // all. Not much more: a chat stream keeps this until its end, in case the provider reports no usage.
     let mut out = RopeBuilder::new(whole, whole.len() + whole.len() / 16 + SURPLUS);
+    stored.media.0.iter().for_each(|media| out.share(&media.base64));
     // Chat to chat: members that only this format has are no loss. The chat encoder would drop those that the dialect
     // does not list, so they are appended unchanged, because the client named them explicitly.
     let anew = ask.client == Format::Chat && ask.provider == Format::Chat;

@@ -6,7 +6,7 @@
 use super::codecs::decode_request;
 use super::outgoing::{StoreOptions, whole};
 use crate::canonical::{Block, Dialect, Index, IndexKey, MediaSource, Request};
-use crate::json::JsonStr;
+use crate::json::{JsonStr, JsonText};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 use crate::wire::images::file;
@@ -18,8 +18,8 @@ pub struct RemoteParts {
     pub url: Box<str>,
     /// Media type, plain ASCII.
     pub media_type: &'static str,
-    /// Content, in the standard base64 alphabet.
-    pub base64: String,
+    /// Content, in the standard base64 alphabet. Long content is shared by all references of the request to it.
+    pub base64: JsonText,
 }
 
 /// Media that was fetched for a request. Empty by default.
@@ -37,7 +37,7 @@ impl<'a> FetchedMedia<'a> {
             let Some(source) = link_of(block, provider, dialect) else { return };
             let MediaSource::Url { url, .. } = *source else { return };
             if let Some(linked) = brought.first(IndexKey::of(&*url.decode())).and_then(|at| self.0.get(at)) {
-                let (mime, data) = (linked.media_type, &linked.base64);
+                let (mime, data) = (linked.media_type, linked.base64.as_str());
                 *source = MediaSource::Base64 {
                     mime: JsonStr::from_escaped(mime),
                     data: JsonStr::from_escaped(data),
@@ -102,6 +102,17 @@ fn document(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// Address of media that the provider cannot fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediaAddress {
+    /// Address, without JSON escapes.
+    pub url: String,
+    /// Kind of media that it must lead to.
+    pub kind: WantedMedia,
+    /// Number of elements of the request that give it: the provider is sent the media as often.
+    pub references: usize,
+}
+
 /// Lists the addresses that the provider cannot fetch, without duplicates. Empty if the request is malformed.
 pub fn remote_urls(
     body: &str,
@@ -109,11 +120,11 @@ pub fn remote_urls(
     provider: Format,
     dialect: &Dialect<'_>,
     stored: StoreOptions<'_>,
-) -> Vec<(String, WantedMedia)> {
+) -> Vec<MediaAddress> {
     // With a stored conversation, its media counts too.
     let body = whole(body, client, stored);
     let Ok(mut request) = decode_request(client, &body) else { return Vec::new() };
-    let mut urls: Vec<(String, WantedMedia)> = Vec::new();
+    let mut urls: Vec<MediaAddress> = Vec::new();
     let mut known = Index::default();
     each_block(&mut request, &mut |block| {
         let wanted = match block {
@@ -124,8 +135,13 @@ pub fn remote_urls(
         if let Some(MediaSource::Url { url, .. }) = link_of(block, provider, dialect) {
             let url = url.decode();
             // The same address may be wanted as an image and as a file: each kind accepts other media types.
-            if known.add(IndexKey::of((&*url, wanted))) {
-                urls.push((url.into_owned(), wanted));
+            let key = IndexKey::of((&*url, wanted));
+            match known.first(key).and_then(|at| urls.get_mut(at)) {
+                Some(address) => address.references += 1,
+                None => {
+                    known.push(key);
+                    urls.push(MediaAddress { url: url.into_owned(), kind: wanted, references: 1 });
+                }
             }
         }
     });

@@ -88,3 +88,86 @@ async fn linked_image_failure_is_400_without_a_provider_call() {
     assert!(answer.text().contains("more than 100"), "{}", answer.text());
     assert_eq!(files.count(), 0);
 }
+
+/// Returns a request of each client's format that gives one address several times.
+fn given(form: Form, url: &str, times: usize) -> Vec<u8> {
+    match form {
+        Form::Chat => post("/v1/chat/completions", wanted(&vec![url.to_owned(); times])),
+        Form::Messages => {
+            let image = json!({"type": "image", "source": {"type": "url", "url": url}});
+            let messages = json!([{"role": "user", "content": vec![image; times]}]);
+            post("/v1/messages", json!({"model": "flash", "max_tokens": 9, "messages": messages}).to_string())
+        }
+        Form::Responses => {
+            let file = json!({"type": "input_file", "file_url": url});
+            let input = json!([{"role": "user", "content": vec![file; times]}]);
+            post("/v1/responses", json!({"model": "flash", "input": input}).to_string())
+        }
+        Form::Generate => {
+            let part = json!({"fileData": {"mimeType": "image/png", "fileUri": url}});
+            let contents = json!([{"role": "user", "parts": vec![part; times]}]);
+            post("/v1beta/models/pictures:generateContent", json!({"contents": contents}).to_string())
+        }
+    }
+}
+
+fn image_of(size: usize) -> Vec<u8> {
+    let mut file = picture();
+    file.resize(size, 0);
+    reply::whole(200, &[("content-type", "image/png")], file)
+}
+
+#[tokio::test]
+async fn linked_media_counts_each_time_it_is_given() {
+    let files = Upstream::answering(image_of(200_000)).await;
+    let provider = crate::support::form::provider_of_every_form().await;
+    let base = format!("http://{}", provider.addr);
+    let setup = Setup::new()
+        .limits(ALLOWED)
+        .limits("body = \"1MiB\"")
+        .provider("google", "gemini", &format!("{base}/v1beta"), "")
+        .provider(
+            "local",
+            "openai-compatible",
+            &format!("{base}/v1"),
+            "dialect = \"ollama\"\napis = [\"chat\"]",
+        )
+        .model("flash", "google", "gemini-2.5-flash")
+        .model("pictures", "local", "gemma4");
+    let gateway = Gateway::start(&setup).await;
+    for form in Form::ALL {
+        let url = format!("http://{}/{form:?}.png", files.addr);
+        // 1 MiB of base64 are 786,432 bytes.
+        let answer = gateway.ask(given(form, &url, 3)).await;
+        assert_eq!(answer.status(), 200, "{form:?}: {}", answer.everything());
+        let fetched = files.count();
+        let sent = provider.count();
+        let answer = gateway.ask(given(form, &url, 4)).await;
+        assert_eq!(answer.status(), 413, "{form:?}: {}", answer.everything());
+        assert!(form.error(&answer).1.contains("limits.body"), "{}", answer.text());
+        assert_eq!((files.count(), provider.count()), (fetched + 1, sent), "fetched once, nothing sent");
+    }
+    // A stored conversation brings its media with it.
+    let url = format!("http://{}/stored.png", files.addr);
+    let first = gateway.ask(given(Form::Responses, &url, 3)).await;
+    let next = json!({"model": "flash", "previous_response_id": first.json()["id"],
+        "input": [{"role": "user", "content": [{"type": "input_image", "image_url": url}]}]});
+    let answer = gateway.ask(post("/v1/responses", next.to_string())).await;
+    assert_eq!(answer.status(), 413, "{}", answer.everything());
+}
+
+#[tokio::test]
+async fn linked_media_that_is_given_many_times_is_in_memory_once() {
+    let files = Upstream::answering(image_of(2 << 20)).await;
+    let provider = provider().await;
+    let gateway = gateway(&provider, &format!("{ALLOWED}\nmemory = \"70MiB\"")).await;
+    let url = format!("http://{}/a.png", files.addr);
+    assert_eq!(gateway.ask(given(Form::Responses, &url, 1)).await.status(), 200);
+    let before = gateway.start_of_peak();
+    let answer = gateway.ask(given(Form::Responses, &url, 23)).await;
+    assert_eq!(answer.status(), 200, "{}", answer.everything());
+    let sent = provider.last_request().body.len();
+    assert!(sent > 23 * (2 << 20) / 3 * 4, "{sent} bytes");
+    let grown = gateway.peak_memory().saturating_sub(before) / 1024;
+    assert!(grown < 24, "{grown} MiB for 64 MB that were sent");
+}

@@ -13,16 +13,21 @@ use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::JsonText;
 use crate::proxy::Gateway;
-use crate::proxy::body_memory::{MemoryPermit, RequestBudget};
+use crate::proxy::body_memory::{MemoryPermit, RequestBudget, with_permit};
 use crate::proxy::client::fetch::FetchFault;
+use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::translate::{
-    EncodeError, FetchedMedia, RemoteParts, SignatureKey, StoreOptions, WantedMedia, remote_urls,
+    EncodeError, FetchedMedia, MediaAddress, RemoteParts, SignatureKey, StoreOptions, WantedMedia,
+    remote_urls,
 };
 
 /// URLs that are fetched for one request: more images than any provider accepts.
 const MAX_URLS: usize = 100;
 /// Concurrent downloads for one request.
 const AT_ONCE: usize = 4;
+
+/// Length in base64 from which media is shared by its references in a body (`json::RopeBuilder`).
+const SHARED: usize = 64 * 1024;
 
 /// Elements that are lost if a provider does not accept URLs.
 const BY_ADDRESS: [&str; 3] = ["image_url", "file_url", "audio"];
@@ -72,7 +77,7 @@ impl Gateway {
             self.count_losses(client, provider, &refused.losses);
             return Err(refused.error);
         }
-        // The permits count the fetched media until the memory budget counts the body that contains it.
+        // The permits count the copies of short media until the memory budget counts the body that contains them.
         let (brought, _weights) = self.fetch_all(wanted).await?;
         let stored = StoreOptions { media: FetchedMedia(&brought), ..stored };
         self.translate(ctx, chosen, thinking, text, stored).await.map_err(|untold| match untold {
@@ -83,11 +88,12 @@ impl Gateway {
         })
     }
 
-    /// Fetches remote media. Together, encoded in base64, it may be no larger than a body. The memory budget counts it
-    /// while it arrives, and in its encoded form until the permits are dropped.
+    /// Fetches remote media. Together, encoded in base64 and each as often as it is given, it may be no larger than a body.
+    /// The memory budget counts it while it arrives, and then in its encoded form for as long as it is held. Its further
+    /// copies count before they are made, until the permits are dropped.
     async fn fetch_all(
         &self,
-        wanted: Vec<(String, WantedMedia)>,
+        wanted: Vec<MediaAddress>,
     ) -> Result<(Vec<RemoteParts>, Vec<Option<MemoryPermit>>), ApiError> {
         if wanted.len() > MAX_URLS {
             let message = format!("The request has more than {MAX_URLS} images and files given by URL.");
@@ -101,46 +107,77 @@ impl Gateway {
         let mut tasks = JoinSet::new();
         loop {
             while tasks.len() < AT_ONCE
-                && let Some((url, kind)) = wanted.next()
+                && let Some(address) = wanted.next()
             {
                 let (gateway, room) = (self.clone(), room.clone());
                 tasks.spawn(async move {
-                    let fetched = gateway.upstream_client.fetch(&url, gateway.limits.fetch, &room).await;
-                    (url, kind, fetched)
+                    let fetched =
+                        gateway.upstream_client.fetch(&address.url, gateway.limits.fetch, &room).await;
+                    (address, fetched)
                 });
             }
             let Some(done) = tasks.join_next().await else { return Ok((brought, weights)) };
-            let (url, kind, fetched) =
+            let (MediaAddress { url, kind, references }, fetched) =
                 done.map_err(|_| ApiError::new(ErrorKind::Internal, "Internal gateway error."))?;
             let result = fetched.as_ref().map_or_else(FetchFault::label, |_| "ok");
             self.metrics.remote_fetches.with_label_values(&["client", result]).inc();
-            let mut weight = None;
-            let encoded = fetched.as_ref().map_or(0, |bytes| bytes.len().div_ceil(3) * 4);
-            if fetched == Err(FetchFault::Busy) || !self.memory.grow(&mut weight, encoded) {
+            let length = fetched.as_ref().map_or(0, Bytes::len);
+            let repeated = length.saturating_mul(references.saturating_sub(1));
+            if fetched == Err(FetchFault::TotalTooLarge) || !room.take(repeated) {
+                return Err(self.media_too_large());
+            }
+            if fetched == Err(FetchFault::Busy) {
                 return Err(ApiError::overloaded());
             }
-            if fetched == Err(FetchFault::TotalTooLarge) {
-                let message = format!(
-                    "The images and files that the request gives by URL are larger than {} bytes in total.",
-                    self.limits.body
-                );
-                return Err(ApiError::new(ErrorKind::BodyTooLarge, message));
+            let (media_type, bytes) = read(&url, kind, fetched)?;
+            // Counted before it exists.
+            let (mut permit, mut copies) = (None, None);
+            if !self.memory.grow(&mut permit, encoded(length))
+                || !self.memory.grow(&mut copies, copied(length, references, media_type))
+            {
+                return Err(ApiError::overloaded());
             }
-            brought.push(read(url, kind, fetched)?);
-            weights.push(weight);
+            let base64 = run_blocking_if_large(length, || STANDARD.encode_to_string(&bytes));
+            let base64 = with_permit(Bytes::from(base64), permit);
+            let base64 = JsonText::new(base64).unwrap_or_default();
+            brought.push(RemoteParts { url: url.into(), media_type, base64 });
+            weights.push(copies);
         }
+    }
+
+    fn media_too_large(&self) -> ApiError {
+        let message = format!(
+            "The images and files that the request gives by URL are larger than {} bytes in total, in base64 and each as \
+             often as it is given (limits.body).",
+            self.limits.body
+        );
+        ApiError::new(ErrorKind::BodyTooLarge, message)
     }
 }
 
-/// Encodes fetched media for the provider.
+/// Returns the length of media in base64: four bytes for three.
+fn encoded(length: usize) -> usize {
+    length.div_ceil(3).saturating_mul(4)
+}
+
+/// Returns the bytes of the copies of fetched media in the body. Long media is shared by all its references, but for
+/// texts, which some formats have as such.
+fn copied(length: usize, references: usize, media_type: &str) -> usize {
+    match encoded(length) >= SHARED && media_type != "text/plain" {
+        true => 0,
+        false => encoded(length).saturating_mul(references),
+    }
+}
+
+/// Checks fetched media, and returns its type with it.
 ///
 /// # Errors
 /// Returns [`ErrorKind::InvalidField`] if the download failed, or the media is of another type than its element.
 fn read(
-    url: String,
+    url: &str,
     wanted: WantedMedia,
     fetched: Result<Bytes, FetchFault>,
-) -> Result<RemoteParts, ApiError> {
+) -> Result<(&'static str, Bytes), ApiError> {
     // The query may contain signatures and tokens, which belong in no log or message; a long URL is cut.
     let shown: String = url.split(['?', '#']).next().unwrap_or_default().chars().take(200).collect();
     let cannot = |why: &str| {
@@ -149,5 +186,5 @@ fn read(
     };
     let bytes = fetched.map_err(|fault| cannot(&fault.to_string()))?;
     let media_type = wanted.media_type(&bytes).ok_or_else(|| cannot("its content is of another type"))?;
-    Ok(RemoteParts { url: url.into(), media_type, base64: STANDARD.encode_to_string(&bytes) })
+    Ok((media_type, bytes))
 }

@@ -28,7 +28,8 @@ fn way(kind: ProviderKind, model: &'static str, from: Format, to: Format) -> Way
 impl Way {
     fn links(&self, body: &Value) -> Vec<(String, WantedMedia)> {
         let dialect = self.provider.dialect(self.to.api(), self.model);
-        remote_urls(&body.to_string(), self.from, self.to, &dialect, StoreOptions::default())
+        let found = remote_urls(&body.to_string(), self.from, self.to, &dialect, StoreOptions::default());
+        found.into_iter().map(|found| (found.url, found.kind)).collect()
     }
 
     fn sent(&self, body: &Value, brought: &[RemoteParts]) -> Result<Value, String> {
@@ -53,7 +54,7 @@ impl Way {
 }
 
 fn linked(url: &str, media_type: &'static str, base64: &str) -> RemoteParts {
-    RemoteParts { url: url.into(), media_type, base64: base64.to_owned() }
+    RemoteParts { url: url.into(), media_type, base64: base64.into() }
 }
 
 #[test]
