@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
 /// Limit of the held-back frames, in bytes. Only a few lines precede the first content.
@@ -11,13 +11,14 @@ const MAX_HELD_BYTES: usize = 64 * 1024;
 /// Buffered first frames of a stream. While they are held back, fallback is still possible.
 pub(super) struct PrefixBuffer {
     until: Instant,
-    frames: Vec<Bytes>,
+    /// Copied: a frame is part of a read buffer, and may be much shorter.
+    frames: BytesMut,
 }
 
 impl PrefixBuffer {
     /// Creates an empty buffer that holds frames for this time.
     pub(super) fn new(span: Duration) -> Self {
-        PrefixBuffer { until: Instant::now() + span, frames: Vec::new() }
+        PrefixBuffer { until: Instant::now() + span, frames: BytesMut::new() }
     }
 
     /// Returns the held-back frames followed by `last`.
@@ -26,13 +27,13 @@ impl PrefixBuffer {
             return last;
         }
         let mut frames = self.frames;
-        frames.push(last);
-        frames.concat().into()
+        frames.extend_from_slice(&last);
+        frames.freeze()
     }
 
     /// Returns the held-back frames.
     pub(super) fn into_frames(self) -> Bytes {
-        self.frames.concat().into()
+        self.frames.freeze()
     }
 
     /// Whether the stream is still held back. With an early head sent, an empty buffer may be held beyond its time.
@@ -51,11 +52,28 @@ impl PrefixBuffer {
         if self.remaining().is_none() && !(early && frames.is_empty()) {
             return false;
         }
-        let held: usize = self.frames.iter().map(Bytes::len).sum();
-        let room = held + frames.len() <= MAX_HELD_BYTES;
-        if room && !frames.is_empty() {
-            self.frames.push(frames.clone());
+        let room = self.frames.len() + frames.len() <= MAX_HELD_BYTES;
+        if room {
+            self.frames.extend_from_slice(frames);
         }
         room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_buffer_holds_no_more_than_its_limit() {
+        let mut held = PrefixBuffer::new(Duration::from_secs(60));
+        let frame = Bytes::from(vec![b'x'; 1_000]);
+        let count = (0..).take_while(|_| held.push(&frame, false)).count();
+        assert_eq!(count, MAX_HELD_BYTES / 1_000);
+        assert!(held.push(&Bytes::from_static(b":\n\n"), false), "a shorter one still fits");
+        assert_eq!(held.flush_with(Bytes::from_static(b"end")).len(), count * 1_000 + 6);
+        // An empty buffer passes what comes without a copy.
+        let last = Bytes::from_static(b"first");
+        assert_eq!(PrefixBuffer::new(Duration::ZERO).flush_with(last.clone()).as_ptr(), last.as_ptr());
     }
 }

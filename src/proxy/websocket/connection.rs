@@ -16,6 +16,7 @@ use super::accepted::Accepted;
 use super::deadlines::{Deadlines, Due};
 use super::kept_sockets::KeptSockets;
 use super::lanes::{Lanes, Queued};
+use super::message::Message;
 use super::outbox::Outbox;
 use super::response::{self, FinishedTurn, FromResponse, LaneRequest};
 use super::turn_states::TurnStates;
@@ -23,7 +24,6 @@ use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::framing::websocket::{
     CloseCode, Control, FrameFault, FrameReader, Incoming, MessageKind, close_payload,
 };
-use crate::json::Rope;
 use crate::proxy::Gateway;
 use crate::proxy::body_memory::MemoryPermit;
 use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
@@ -76,14 +76,6 @@ impl Drop for OpenSocket {
     fn drop(&mut self) {
         self.0.dec();
     }
-}
-
-/// Message that is being received.
-#[derive(Debug, Default)]
-struct Message {
-    text: Rope,
-    length: usize,
-    permit: Option<MemoryPermit>,
 }
 
 /// State of one socket.
@@ -238,7 +230,7 @@ impl Connection {
             }
         }
         let is_partial = self.reader.is_partial();
-        self.deadlines.set_message(is_partial.then_some(self.message.length));
+        self.deadlines.set_message(is_partial.then_some(self.message.text.len()));
     }
 
     /// Nothing after a violation can be understood: the client's close frame is not waited for.
@@ -259,9 +251,8 @@ impl Connection {
                 }
             }
             Incoming::Part { kind: MessageKind::Text, bytes, end } => {
-                self.message.length += bytes.len();
                 self.message.text.push(bytes);
-                if !self.gateway.memory.grow(&mut self.message.permit, self.message.length) {
+                if !self.message.count(&self.gateway.memory, end) {
                     self.message = Message::default();
                     let reason = "The gateway has no memory for this message; try again later.";
                     return self.close(CloseCode::Again, reason, "overload");
@@ -288,10 +279,14 @@ impl Connection {
     }
 
     fn on_message(&mut self, message: Message) {
-        let Message { text, length, permit } = message;
-        match run_blocking_if_large(length, || ClientEvent::read(text)) {
+        let Message { text, mut permit } = message;
+        match run_blocking_if_large(text.len(), || ClientEvent::read(text)) {
             Ok(ClientEvent::Create(create)) => self.on_create(Queued { create, permit }),
-            Ok(ClientEvent::Steer(steer)) => {
+            Ok(ClientEvent::Steer(mut steer)) => {
+                if !self.gateway.memory.set(&mut permit, steer.release_buffer()) {
+                    let message = ApiError::overloaded().message;
+                    return self.push_event(&steer_failed(&steer, "server_overloaded", &message));
+                }
                 if let Err((code, message)) = self.on_steer(&steer, permit) {
                     self.push_event(&steer_failed(&steer, code, &message));
                 }
@@ -301,7 +296,7 @@ impl Connection {
         }
     }
 
-    fn on_create(&mut self, queued: Queued) {
+    fn on_create(&mut self, mut queued: Queued) {
         if self.is_draining || self.is_revoked {
             // The socket closes when its responses have ended; the client sends the request again on another one.
             return;
@@ -309,6 +304,12 @@ impl Connection {
         let lane = queued.create.lane.clone();
         if self.deadlines.is_expired() {
             return self.push_error(&lifetime_error(), lane.as_deref());
+        }
+        if self.lanes.is_busy(lane.as_deref()) {
+            let bytes = queued.create.release_buffer();
+            if !self.gateway.memory.set(&mut queued.permit, bytes) {
+                return self.push_error(&ApiError::overloaded(), lane.as_deref());
+            }
         }
         match self.lanes.add(queued) {
             Ok(Some(queued)) => self.start(queued),
@@ -397,13 +398,13 @@ impl Connection {
             self.turn_states.insert(&id, state);
         }
         self.memory.insert(lane.as_deref(), id, origin, before, texts);
-        let budget = self.gateway.memory.clone();
-        if !budget.set(&mut self.memory_permit, self.memory.held()) {
+        let (budget, states) = (self.gateway.memory.clone(), self.turn_states.held());
+        if !budget.set(&mut self.memory_permit, self.memory.held() + states) {
             self.memory.shrink(self.memory.held() / 2);
-            if !budget.set(&mut self.memory_permit, self.memory.held()) {
+            if !budget.set(&mut self.memory_permit, self.memory.held() + states) {
                 // Its clients send their whole conversations then.
                 self.memory.clear();
-                budget.set(&mut self.memory_permit, self.memory.held());
+                budget.set(&mut self.memory_permit, self.memory.held() + states);
             }
         }
     }

@@ -32,6 +32,11 @@ impl Lanes {
         self.lanes.is_empty()
     }
 
+    /// Returns whether a request of a lane has to wait.
+    pub(super) fn is_busy(&self, lane: Option<&str>) -> bool {
+        self.lanes.iter().any(|(name, _)| name.as_deref() == lane)
+    }
+
     /// Adds a request. Returns it if its lane is free: it begins now. `None` if it waits.
     ///
     /// # Errors

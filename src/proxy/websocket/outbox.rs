@@ -15,7 +15,9 @@ const LARGE: usize = 16 * 1024;
 
 /// Queued bytes beyond which the socket is not read, so that a client that sends and never reads cannot make the queue
 /// grow.
-const FULL: usize = 64 * 1024;
+const FULL: usize = 16 * 1024;
+/// Bytes that a queued frame takes beside its own: a client can cause thousands of two bytes each.
+const FRAME: usize = 64;
 
 /// Frames in the order in which they are written: whole messages, each in one or several pieces.
 pub(super) type FrameBatch = SmallVec<[Bytes; 3]>;
@@ -66,7 +68,7 @@ impl Outbox {
 
     /// Returns whether nothing more may be caused by what the client sends.
     pub(super) fn is_full(&self) -> bool {
-        self.length >= FULL
+        self.length + self.queue.len() * FRAME >= FULL
     }
 
     /// Writes and flushes everything. Cancel-safe: what was written is removed.
@@ -191,5 +193,9 @@ mod tests {
         assert_eq!(&reading.await.unwrap()[..6], b"head\x89\x14");
         outbox.push(Bytes::from(vec![0; FULL]));
         assert!(outbox.is_full());
+        // Short frames take more memory than their bytes.
+        let mut outbox = Outbox::default();
+        (0..FULL / FRAME).for_each(|_| outbox.push_control(Control::Pong, b""));
+        assert!(outbox.is_full() && outbox.len() < FULL / 8);
     }
 }

@@ -25,6 +25,11 @@ impl TurnStates {
         self.0.iter().rev().find(|(id, _)| **id == *response).map(|(_, state)| state.clone())
     }
 
+    /// Returns the bytes that are held.
+    pub(super) fn held(&self) -> usize {
+        self.0.iter().map(|(id, state)| id.len() + state.len()).sum()
+    }
+
     /// Keeps the state of the turn that a response belongs to.
     pub(super) fn insert(&mut self, response: &str, state: HeaderValue) {
         if state.len() > MAX_STATE {

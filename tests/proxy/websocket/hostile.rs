@@ -1,16 +1,17 @@
 //! Clients that mean harm: what they make the gateway hold is bounded, and others are served meanwhile.
 
-use serde_json::json;
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpSocket;
+use tokio_tungstenite::tungstenite::Message;
 
 use super::client::{Socket, frame, handshake, raw, read_frame};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
-use crate::support::reply;
 use crate::support::setup::Setup;
-use crate::support::soon;
 use crate::support::upstream::Upstream;
+use crate::support::{Gate, reply, soon};
 
 async fn started(limits: &str, body: Vec<u8>) -> (Upstream, Gateway) {
     let upstream = Upstream::answering(body).await;
@@ -139,4 +140,79 @@ async fn websocket_slow_message_is_given_up() {
     socket.write_all(&frame(0x81, b"{\"type\":\"response.create\"}")[..9]).await.unwrap();
     let (first, payload) = read_frame(&mut socket).await.unwrap();
     assert_eq!((first, &payload[..2]), (0x88, &1011u16.to_be_bytes()[..]));
+}
+
+#[tokio::test]
+async fn websocket_requests_that_wait_are_counted_however_short() {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let upstream = Upstream::start(move |mut conn| {
+        let gate = held.clone();
+        async move {
+            while let Some(request) = conn.request().await {
+                if request.text().contains("hang") {
+                    gate.passed().await;
+                }
+                conn.send(reply::stream(&Form::Responses.frames("gpt"))).await;
+            }
+        }
+    })
+    .await;
+    let limits = "body = \"1MiB\"\nmemory = \"8MiB\"";
+    let gateway = Gateway::start(&Setup::providers(upstream.addr).limits(limits)).await;
+    is_served(&gateway).await;
+    let before = gateway.start_of_peak();
+    let (long, mut sockets) = ("x".repeat(60_000), Vec::new());
+    let (mut refused, mut sent) = (0, 0);
+    for _ in 0..60 {
+        let mut socket = Socket::open(&gateway).await;
+        socket.send(&json!({"type": "response.create", "model": "gpt", "input": "hang"})).await;
+        for _ in 0..16 {
+            socket.send(&json!({"type": "response.create", "model": "gpt", "input": long})).await;
+            sent += 1;
+        }
+        sockets.push(socket);
+    }
+    // All have arrived: of 57 MB the gateway has kept 8, and says so for each of the others.
+    for socket in &mut sockets {
+        while let Ok(event) =
+            tokio::time::timeout(std::time::Duration::from_millis(50), socket.ws.next()).await
+        {
+            let Some(Ok(Message::Text(text))) = event else { panic!("{event:?}") };
+            let event: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!((&event["type"], &event["status"]), (&json!("error"), &json!(503)), "{event}");
+            refused += 1;
+        }
+    }
+    assert!(refused >= sent - 8 * 1024 / 58, "{refused} of {sent}");
+    let grown = gateway.peak_memory().saturating_sub(before);
+    assert!(grown < 32 * 1024, "{grown} KiB");
+    // Those that wait are served, and their memory is free again.
+    gate.open();
+    for socket in &mut sockets {
+        assert_eq!(socket.events().await.pop().unwrap()["type"], "response.completed");
+    }
+    drop(sockets);
+    is_served(&gateway).await;
+}
+
+#[tokio::test]
+async fn websocket_messages_that_never_end_are_counted_however_short() {
+    let limits = "body = \"1MiB\"\nmemory = \"2MiB\"";
+    let (_upstream, gateway) = started(limits, reply::stream(&Form::Responses.frames("gpt"))).await;
+    is_served(&gateway).await;
+    let mut sockets = Vec::new();
+    let part = frame(0x01, &[b' '; 50_000]);
+    for number in 0..100 {
+        let mut socket = raw(&gateway).await;
+        socket.write_all(&part).await.unwrap();
+        sockets.push((number, socket));
+    }
+    // The last one arrives when the memory is used up: 1013, try again later.
+    let (_, mut last) = sockets.pop().unwrap();
+    let (first, payload) = read_frame(&mut last).await.unwrap();
+    assert_eq!((first, &payload[..2]), (0x88, &1013_u16.to_be_bytes()[..]));
+    drop(sockets);
+    gateway.wait_for_metric("gateway_websocket_connections", &[], 0.0).await;
+    is_served(&gateway).await;
 }

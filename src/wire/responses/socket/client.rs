@@ -79,6 +79,31 @@ pub struct Steer {
     pub input: Bytes,
 }
 
+/// Length in bytes from which a text has a buffer of its own, or nearly so. A shorter one is part of a read buffer that may
+/// be much longer.
+const OWN_BUFFER: usize = 64 * 1024;
+
+impl Create {
+    /// Makes the request hold no more memory than it needs, because it waits. Returns its bytes.
+    pub fn release_buffer(&mut self) -> usize {
+        if self.text.len() < OWN_BUFFER {
+            let text = std::mem::take(&mut self.text).into_contiguous();
+            self.text = Rope::from(Bytes::copy_from_slice(&text));
+        }
+        size_of::<Create>() + self.text.len()
+    }
+}
+
+impl Steer {
+    /// Makes the input hold no more memory than it needs, because it waits. Returns its bytes.
+    pub fn release_buffer(&mut self) -> usize {
+        if self.input.len() < OWN_BUFFER {
+            self.input = Bytes::copy_from_slice(&self.input);
+        }
+        size_of::<Steer>() + self.input.len()
+    }
+}
+
 impl ClientEvent {
     /// Reads a message.
     ///

@@ -1,0 +1,22 @@
+//! Message of a client that is being received, with the memory that it takes.
+
+use crate::json::Rope;
+use crate::proxy::body_memory::{BodyMemory, MemoryPermit};
+
+/// Message that is being received.
+#[derive(Debug, Default)]
+pub(super) struct Message {
+    pub(super) text: Rope,
+    pub(super) permit: Option<MemoryPermit>,
+}
+
+impl Message {
+    /// Counts what has arrived. Returns false if there is no memory for it. A message that is not complete counts however
+    /// short it is, because no limit of requests bounds it.
+    pub(super) fn count(&mut self, memory: &BodyMemory, is_complete: bool) -> bool {
+        match is_complete {
+            true => memory.grow(&mut self.permit, self.text.len()),
+            false => memory.set(&mut self.permit, self.text.held()),
+        }
+    }
+}
