@@ -1,7 +1,7 @@
 //! Access to the databases: one SQLite file, or a Valkey server.
 //!
 //! The file with its schema ([`schema`]), the connection to a server with its key names and Lua scripts ([`valkey`]),
-//! databases of other programs that are imported ([`foreign`]), and the outcome of an operation that runs on another
+//! the lock that one gateway holds on its file (`store_lock`), databases of other programs that are imported ([`foreign`]), and the outcome of an operation that runs on another
 //! thread ([`Pending`]) live here. [`crate::ledger`] and
 //! [`crate::kv`] build on it; only these three modules name a database. Here must not live: the meaning of what is
 //! stored.
@@ -9,11 +9,13 @@
 pub mod foreign;
 pub(crate) mod journal_files;
 pub mod schema;
+mod store_lock;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod valkey;
 
 pub use schema::OpenError;
+pub(crate) use store_lock::StoreLock;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

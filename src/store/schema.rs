@@ -186,6 +186,20 @@ pub enum OpenError {
         /// Error of the database.
         source: rusqlite::Error,
     },
+    /// Another gateway uses the file.
+    #[error(
+        "{} is in use: another gateway{} holds its lock ({}). Balances and limits of one file are kept by one process: \
+         stop that one, take over from it with --upgrade, or let several gateways share a server (store.valkey)",
+        .path.display(), super::store_lock::named(*.holder), .lock.display()
+    )]
+    InUse {
+        /// Path of the file.
+        path: PathBuf,
+        /// Path of the lock file.
+        lock: PathBuf,
+        /// Id of the process that holds the lock, if it is known.
+        holder: Option<u32>,
+    },
     /// The file was written by a later version of the gateway.
     #[error("{} has layout {found}; this version supports {SCHEMA_VERSION}", .path.display())]
     Layout {

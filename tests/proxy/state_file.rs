@@ -1,10 +1,10 @@
-//! The ledger's database file is removed while the gateway runs.
+//! The ledger's database file: it is removed while the gateway runs, and another gateway would use it.
 
 use nix::sys::signal::Signal;
 
 use crate::accounts::{PAYING, asking, paying, providers};
 use crate::support::form::Form;
-use crate::support::gateway::Gateway;
+use crate::support::gateway::{Gateway, free_ports};
 use crate::support::setup::{KEY, provider_of};
 use crate::support::{soon, until};
 
@@ -77,4 +77,36 @@ async fn ledger_file_removed_after_an_orderly_stop_is_not_made_anew_silently() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn second_gateway_on_the_file_of_another_is_refused() {
+    let upstream = providers().await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut setup = paying(&upstream, "1");
+    setup.log += &format!("[store]\nsqlite = \"{}\"\n", folder.path().join("shared.db").display());
+    let mut first = Gateway::start(&setup).await;
+    let mut other = setup.clone();
+    other.accounts.clear();
+    // A link to the file is the same file.
+    std::os::unix::fs::symlink(folder.path().join("shared.db"), folder.path().join("link.db")).unwrap();
+    other.log = other.log.replace("shared.db", "link.db");
+    for setup in [&setup, &other] {
+        let mut setup = setup.clone();
+        setup.accounts.clear();
+        let mut second = Gateway::spawn(&setup, free_ports());
+        assert_ne!(second.ended().await.code(), Some(0));
+        let log = second.log();
+        let holder = format!("is in use: another gateway, process {}, holds its lock", first.pid());
+        assert!(log.contains(&holder) && log.contains("--upgrade"), "{log}");
+    }
+    // The commands work meanwhile, and the first one goes on.
+    assert_eq!(first.account("acme")["enabled"], true);
+    let chat = asking(Form::Chat, provider_of(Form::Chat), false, PAYING);
+    assert_eq!(first.ask(chat).await.status(), 200);
+    first.signal(Signal::SIGKILL);
+    first.ended().await;
+    let mut third = Gateway::spawn(&other, free_ports());
+    third.wait_until_ready().await;
+    assert!(third.runs());
 }

@@ -194,6 +194,10 @@ async fn take_over(by_hand: bool) {
     for line in gateway.access_log() {
         assert_eq!((&line["status"], line.get("error")), (&200.into(), None), "{line}");
     }
+    // It has taken the lock of the store over.
+    let mut third = gateway.start_beside(&[]);
+    until(|| !third.runs()).await;
+    assert!(gateway.log().contains(&format!("another gateway, process {}, holds its lock", new[0])));
     drop(successor);
 }
 

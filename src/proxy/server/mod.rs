@@ -48,6 +48,7 @@ use crate::proxy::driver::dns;
 use crate::proxy::driver::http2::Http2Server;
 use crate::proxy::driver::offload::run_blocking;
 use crate::proxy::endpoints::task::poller::TaskPoller;
+use crate::store::StoreLock;
 use crate::supervise::Supervisor;
 use crate::telemetry::TelemetryError;
 use crate::tokens;
@@ -133,6 +134,7 @@ pub struct Server {
     config_file: PathBuf,
     admin_access: AdminAccess,
     store_address: StoreAddress,
+    store_lock: Option<StoreLock>,
 }
 
 /// Returns the number of worker threads: that of the settings, or else one for each processor.
@@ -165,6 +167,7 @@ impl Server {
             .map_err(|source| ServeError::Io { what: "access log".to_owned(), source })?;
         let access_log = Arc::new(access_log);
         let shutdown = Shutdown::new();
+        let store_lock = open::lock(&settings, options.upgrade)?;
         let address = StoreAddress::new(&settings.store)?;
         let (store, ledger) = (open::store(&settings, &address)?, open::ledger(&settings, &address)?);
         let (tasks, owners) = open::tasks(&settings, &address)?;
@@ -226,6 +229,7 @@ impl Server {
             config_file: file,
             admin_access,
             store_address: address,
+            store_lock,
         })
     }
 
@@ -303,6 +307,8 @@ impl Server {
             ready_socket: parking_lot::Mutex::new(ready_socket),
             started: parking_lot::Mutex::new(Some(started)),
         };
+        // Held until the last response has ended.
+        let _store_lock = self.store_lock;
         server.run(RunArgs { shutdown_signal: Box::new(SignalWatch(Arc::new(signals))) });
         self.access_log.close();
         telemetry::close(exporter.as_deref());

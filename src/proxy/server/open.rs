@@ -12,8 +12,8 @@ use crate::ledger::admin::LedgerAdmin;
 use crate::ledger::backend::sqlite::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig};
 use crate::ledger::backend::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage, ValkeyAdmin};
 use crate::ledger::wal::DEFAULT_SEGMENT_LIMIT;
-use crate::store::OpenError;
 use crate::store::valkey::{ServerAddress, ServerAddressError};
+use crate::store::{OpenError, StoreLock};
 
 /// Reason why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +61,14 @@ impl StoreAddress {
         let Some(urls) = fleet.read_again(&config::Environment)? else { return Ok(()) };
         let renewed = address.renew_credentials(urls.iter().map(|url| url.expose()));
         renewed.map_err(|error| error.to_string())
+    }
+}
+
+/// Takes the lock of the database file. `None` for a server, which several gateways share. Blocks.
+pub(in crate::proxy) fn lock(settings: &Settings, takes_over: bool) -> Result<Option<StoreLock>, StoreFault> {
+    match &settings.store {
+        StoreIn::Sqlite(path) => StoreLock::take(path, takes_over).map(Some).map_err(StoreFault::File),
+        StoreIn::Valkey(_) => Ok(None),
     }
 }
 
