@@ -160,7 +160,7 @@ impl Scanner {
             }
         }
         if self.state == State::String {
-            self.cut.end_piece(piece);
+            self.cut.end_piece(piece, self.offset);
         }
         self.offset += piece.len();
         Ok(())
@@ -264,7 +264,7 @@ impl Scanner {
                 _ => return self.syntax(at, "expected ',' or the end of the object or array"),
             },
             State::Escape => {
-                self.keep_escaped(byte);
+                self.keep_escaped(byte, at);
                 self.state = match byte {
                     b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => State::String,
                     b'u' => State::Hex(4),
@@ -275,7 +275,7 @@ impl Scanner {
                 if !byte.is_ascii_hexdigit() {
                     return self.syntax(at, "a \\u escape needs four hexadecimal digits");
                 }
-                self.keep_escaped(byte);
+                self.keep_escaped(byte, at);
                 self.hex = self.hex << 4 | char::from(byte).to_digit(16).unwrap_or_default();
                 self.state = if left == 1 { State::String } else { State::Hex(left - 1) };
                 if left == 1 {
@@ -414,7 +414,8 @@ impl Scanner {
         Ok(())
     }
 
-    fn keep_escaped(&mut self, byte: u8) {
+    fn keep_escaped(&mut self, byte: u8, at: usize) {
+        self.cut.end_escape(at + 1);
         if self.in_name && self.depth == 1 {
             self.name.append(&[byte]);
         }

@@ -15,6 +15,8 @@ pub struct WantedMembers {
     pub(super) words: &'static [WantedWord],
     /// Set of the word lengths: bit n for length n.
     pub(super) lengths: u64,
+    /// Words of each length, one bit each: most strings of a wanted length are compared with one word.
+    of_length: [u32; 64],
     /// Whether the last elements of wanted arrays are noted.
     pub(super) has_tails: bool,
 }
@@ -27,17 +29,19 @@ impl WantedMembers {
     /// exists.
     #[allow(clippy::indexing_slicing, clippy::panic, reason = "a fault is one of the build")]
     pub const fn new(names: &'static [&'static str], words: &'static [WantedWord]) -> Self {
-        let mut lengths = 0;
+        let (mut lengths, mut of_length) = (0, [0; 64]);
         let mut index = 0;
         while index < words.len() {
-            assert!(words[index].text.len() < 64, "the word is too long");
-            lengths |= 1 << words[index].text.len();
+            let length = words[index].text.len();
+            assert!(length < 64, "the word is too long");
+            lengths |= 1 << length;
+            of_length[length] |= 1 << index;
             index += 1;
         }
         let mut factor = 1;
         while factor < 1 << 16 {
             if let Some(slots) = table(names, factor) {
-                return WantedMembers { names, slots, factor, words, lengths, has_tails: false };
+                return WantedMembers { names, slots, factor, words, lengths, of_length, has_tails: false };
             }
             factor += 2;
         }
@@ -53,12 +57,18 @@ impl WantedMembers {
     /// Returns the set of words that equal a string, a name or a value with `depth` containers around it: bit n for
     /// word n.
     pub(super) fn words_equal_to(&self, text: &[u8], is_name: bool, depth: usize) -> u32 {
-        let is_it = |word: &WantedWord| {
+        let mut found = 0;
+        let mut left = self.of_length.get(text.len()).copied().unwrap_or(0);
+        while left != 0 {
+            let (index, bit) = (left.trailing_zeros() as usize, left & left.wrapping_neg());
+            left ^= bit;
+            let Some(word) = self.words.get(index) else { continue };
             let (least, most) = word.depth;
-            word.is_name == is_name && (least..=most).contains(&depth) && word.text.as_bytes() == text
-        };
-        let found = self.words.iter().enumerate().filter(|(_, word)| is_it(word));
-        found.fold(0, |found, (index, _)| found | 1 << index)
+            if word.is_name == is_name && (least..=most).contains(&depth) && word.text.as_bytes() == text {
+                found |= bit;
+            }
+        }
+        found
     }
 
     /// Returns the names, ordered by index.

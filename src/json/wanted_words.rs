@@ -1,6 +1,6 @@
 //! Words whose presence a scan notes, and strings that are cut between two pieces of the document.
 
-use memchr::memrchr;
+use memchr::memrchr2;
 use smallvec::SmallVec;
 
 /// Word whose presence is noted: a string value or a member name.
@@ -20,23 +20,36 @@ const TOO_LONG: usize = 64;
 /// Beginning of a string that continues in the next piece, as far as it may be a word.
 #[derive(Default)]
 pub(super) struct CutString {
-    /// Text behind the last quote, cut at [`TOO_LONG`] bytes.
+    /// Text behind the last quote or escape, cut at [`TOO_LONG`] bytes.
     text: SmallVec<[u8; TOO_LONG]>,
+    /// Offset in the document behind the last escape that was read byte by byte.
+    escaped_until: usize,
 }
 
 impl CutString {
-    /// Notes the end of a piece that ends within a string.
-    pub(super) fn end_piece(&mut self, piece: &[u8]) {
-        let end = piece.get(piece.len().saturating_sub(TOO_LONG)..).unwrap_or(piece);
-        match memrchr(b'"', end) {
-            // A word has no quotes: the last one begins the string, or the string is none.
-            Some(quote) => {
-                self.text.clear();
-                self.push(end.get(quote + 1..).unwrap_or_default());
-            }
-            // With pieces this small, the string may have begun in the piece before.
-            None => self.push(end),
+    /// Notes the offset in the document at which an escape ends.
+    #[inline]
+    pub(super) fn end_escape(&mut self, offset: usize) {
+        self.escaped_until = offset;
+    }
+
+    /// Notes the end of a piece that ends within a string; `offset` is that of the piece in the document.
+    pub(super) fn end_piece(&mut self, piece: &[u8], offset: usize) {
+        let escaped = self.escaped_until.saturating_sub(offset);
+        let rest = piece.get(escaped..).unwrap_or_default();
+        let end = rest.get(rest.len().saturating_sub(TOO_LONG)..).unwrap_or(rest);
+        // A word has no quotes and no escapes: the last of them is before it, or the string is none.
+        let start = match memrchr2(b'"', b'\\', end) {
+            Some(at) if end.get(at) == Some(&b'"') => at + 1,
+            Some(at) if end.get(at + 1) == Some(&b'u') => at + 6,
+            Some(at) => at + 2,
+            None => 0,
+        };
+        if start > 0 || escaped > 0 {
+            self.text.clear();
         }
+        // With pieces this small, the string may have begun in the piece before.
+        self.push(end.get(start..).unwrap_or_default());
     }
 
     fn push(&mut self, text: &[u8]) {
@@ -81,6 +94,8 @@ mod tests {
             (r#"{"a":["mark"]}"#, 0b10),
             (r#"{"a":["k"],"ark":"mark","marks":1,"a mark":"","":[]}"#, 0),
             (&long, 0),
+            // Of a string with escapes the text behind the last one counts.
+            (r#"{"a":["m\u0061rk"]}"#, 0),
         ] {
             for piece in 1..=text.len() {
                 assert_eq!(found(text, piece), expected, "{piece}: {text}");

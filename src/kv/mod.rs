@@ -28,7 +28,8 @@ use crate::supervise::Supervised;
 /// * No method blocks. Each queues a job for the store's own thread and returns a [`Pending`] outcome. If the bounded
 ///   queue is full, the outcome is known at once ([`StoreError::Busy`]).
 /// * A confirmed write is visible to every later read, also after a restart of the process.
-/// * An account finds and removes only its own entries. Entries of other accounts behave as if they did not exist.
+/// * An account finds and removes only its own entries. Entries of other accounts behave as if they did not exist, except
+///   that [`Store::holder`] tells that an id is taken.
 /// * An entry that has expired or was removed is never returned again.
 /// * Size limits hold: a response above the limit for one response is rejected; a write that exceeds the total evicts
 ///   the oldest entries. Responses and provider signatures have separate limits.
@@ -41,6 +42,14 @@ pub trait Store: Send + Sync {
 
     /// Finds a response. The outcome is `None` if the account has no unexpired response with this id.
     fn find(&self, account: &str, id: &str) -> Pending<Option<Found>>;
+
+    /// Tells who has an unexpired response with this id, from this account's point of view. It is the only method that
+    /// looks at entries of other accounts; it reveals no more than that one exists, for ids that must not be used.
+    fn holder(&self, account: &str, id: &str) -> Pending<Holder>;
+
+    /// Finds the documents of responses, without the conversations that led to them. The outcome has one element per id,
+    /// in their order; `None` if the account has no unexpired response with this id.
+    fn find_documents(&self, account: &str, ids: Vec<String>) -> Pending<Vec<Option<Bytes>>>;
 
     /// Removes a response. The outcome is true if there was one.
     fn remove(&self, account: &str, id: &str) -> Pending<bool>;
@@ -76,6 +85,18 @@ pub struct StoredResponse {
     pub items: Bytes,
     /// The response, as a serialized document.
     pub document: Bytes,
+}
+
+/// Holder of a response id, from an account's point of view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Holder {
+    /// No account has stored a response with this id.
+    #[default]
+    Nobody,
+    /// The account itself has.
+    Itself,
+    /// Another account has, and this one has not.
+    Another,
 }
 
 /// Stored response, as [`Store::find`] returns it.

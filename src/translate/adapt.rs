@@ -16,6 +16,7 @@ use crate::canonical::{
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
+use crate::wire::responses::references;
 
 /// Schema of the function that replaces a custom tool.
 const FREE_TEXT: RawJson<'static> = RawJson::from_text(
@@ -262,8 +263,12 @@ fn settle_history<'a>(
 
 /// Returns whether a block can be carried: a block of one format only is lost in others.
 fn keep_opaque(block: &Block<'_>, notes: &mut LossNotes) -> bool {
-    let is_kept = !matches!(block, Block::Opaque { .. }) || notes.from() == notes.to();
-    if !is_kept {
+    let Block::Opaque { name, raw } = block else { return true };
+    let is_kept = notes.from() == notes.to();
+    if !is_kept && name.is(references::ITEM) {
+        // The model would answer without the item that the client means.
+        notes.refuse_as(references::unresolved(*raw));
+    } else if !is_kept {
         notes.lose("server_tool_block");
     }
     is_kept

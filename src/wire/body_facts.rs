@@ -4,8 +4,10 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::fields::{Fields, STORE, messages, responses};
+use super::fields::{CONTENT, Fields, STORE, messages, responses};
+use super::prompt::name_in;
 use super::request::Body;
+use super::responses::references::{ItemReference, references};
 use super::{Api, watch};
 use crate::json::{Cursor, Edit, JsonError, RawJson, ValueKind};
 
@@ -165,7 +167,41 @@ impl Body {
 
     /// Returns whether the provider may store the response, or whether the request continues a stored one.
     pub fn refers_to_stored(&mut self) -> bool {
-        self.members.has_any(self.fields.stored_refs) || self.may_be_stored()
+        self.members.has_any(self.fields.stored_refs) || self.may_have_references() || self.may_be_stored()
+    }
+
+    /// Returns whether the input may have item references: whether one of its items has an id.
+    pub fn may_have_references(&self) -> bool {
+        self.api == Api::Responses && self.words_found & responses::ITEM_ID != 0
+    }
+
+    /// Returns the item references of the input, with their byte ranges in the body.
+    pub fn item_references(&mut self) -> Vec<ItemReference> {
+        let mut found = Vec::new();
+        if !self.may_have_references() {
+            return found;
+        }
+        for (_, member) in self.members.with_any(1 << CONTENT) {
+            let text = self.text.view(member.value.clone());
+            // Cannot fail: the scanner has validated the text.
+            let read = references(&text).unwrap_or_default();
+            let start = member.value.start;
+            found.extend(read.into_iter().map(|one| {
+                let range = start + one.range.start..start + one.range.end;
+                ItemReference { range, ..one }
+            }));
+        }
+        found
+    }
+
+    /// Returns the id of the stored response or conversation that the request continues, as raw text. `None` if there
+    /// is none.
+    pub fn stored_id(&self) -> Option<Bytes> {
+        let kept = (0..u32::BITS as usize).filter(|index| self.fields.stored_refs >> index & 1 == 1);
+        let mut members = kept.filter_map(|index| self.members.find(index));
+        members
+            .find(|member| matches!(member.kind, ValueKind::String | ValueKind::Object))
+            .and_then(|member| name_in(member, b"\"id\"", &self.text))
     }
 
     /// Returns the ids of stored responses or conversations that the request continues, each with the name of its

@@ -168,7 +168,7 @@ impl LossNotes {
         let policy = loss::policy(&element, self.to);
         if policy == LossPolicy::Refuse {
             let message = format!("'{element}' cannot be translated to the {} API of this model.", self.to);
-            self.refuse_with(ApiError::new(ErrorKind::Unsupported, message).param(element.clone()));
+            self.refuse_as(ApiError::new(ErrorKind::Unsupported, message).param(element.clone()));
         }
         self.note(Loss { element, policy, clamped: false });
     }
@@ -196,10 +196,11 @@ impl LossNotes {
 
     /// Refuses the request. `message` is the explanation for the client. Only the first refusal is kept.
     pub fn refuse(&mut self, param: impl Into<Cow<'static, str>>, message: impl Into<Cow<'static, str>>) {
-        self.refuse_with(ApiError::new(ErrorKind::Unsupported, message).param(param));
+        self.refuse_as(ApiError::new(ErrorKind::Unsupported, message).param(param));
     }
 
-    fn refuse_with(&mut self, error: ApiError) {
+    /// Refuses the request with this error. Only the first refusal is kept.
+    pub fn refuse_as(&mut self, error: ApiError) {
         // Keep the first reason: one is enough for the client.
         self.refusal.get_or_insert_with(|| Box::new(error));
     }

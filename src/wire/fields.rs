@@ -267,6 +267,14 @@ static RESPONSES_SOUGHT: WantedMembers = WantedMembers::new(
         WantedWord { text: "user_location", is_name: true, depth: (3, 3) },
         WantedWord { text: "compaction", is_name: false, depth: (3, 3) },
         WantedWord { text: "compaction_trigger", is_name: false, depth: (3, 3) },
+        // The name `id` in any letter case, and what a name is searched for that has escapes: the text behind the last one.
+        WantedWord { text: "id", is_name: true, depth: (3, 3) },
+        WantedWord { text: "ID", is_name: true, depth: (3, 3) },
+        WantedWord { text: "Id", is_name: true, depth: (3, 3) },
+        WantedWord { text: "iD", is_name: true, depth: (3, 3) },
+        WantedWord { text: "d", is_name: true, depth: (3, 3) },
+        WantedWord { text: "D", is_name: true, depth: (3, 3) },
+        WantedWord { text: "", is_name: true, depth: (3, 3) },
     ],
 );
 /// Indexes of members of a responses request, and bit masks of its wanted words.
@@ -289,6 +297,8 @@ pub(super) mod responses {
     pub(in crate::wire) const NESTED: u32 = 0b11_1000;
     /// Types of items that stand for an earlier conversation, or request such an item.
     pub(in crate::wire) const COMPACTION: u32 = 0b1100_0000;
+    /// Name of the id of an item, in any spelling.
+    pub(in crate::wire) const ITEM_ID: u32 = 0b111_1111_0000_0000;
 }
 static RESPONSES: Fields = Fields {
     sought: &RESPONSES_SOUGHT,

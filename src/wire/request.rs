@@ -68,6 +68,8 @@ pub struct Body {
     pub(super) words_found: u32,
     /// Members that may need a different spelling (`super::spelling`), one bit each.
     pub(super) spelled: u32,
+    /// Whether the request needs a response or item that the gateway stores itself, and no provider knows.
+    pub needs_store: bool,
 }
 
 /// Content of `stream_options` in a chat request.
@@ -213,6 +215,7 @@ impl BodyReader {
             spelled,
             members,
             tails,
+            needs_store: false,
         })
     }
 }
@@ -240,6 +243,7 @@ impl Body {
             tails: Vec::new(),
             words_found: 0,
             spelled: 0,
+            needs_store: false,
         }
     }
 
@@ -299,16 +303,6 @@ impl Body {
     pub fn label(&self) -> Option<Bytes> {
         let label = self.members.find(self.fields.label?)?;
         name_in(label, b"\"user_id\"", &self.text)
-    }
-
-    /// Returns the id of the stored response or conversation that the request continues, as raw text. `None` if there
-    /// is none.
-    pub fn stored_id(&self) -> Option<Bytes> {
-        let kept = (0..u32::BITS as usize).filter(|index| self.fields.stored_refs >> index & 1 == 1);
-        let mut members = kept.filter_map(|index| self.members.find(index));
-        members
-            .find(|member| matches!(member.kind, ValueKind::String | ValueKind::Object))
-            .and_then(|member| name_in(member, b"\"id\"", &self.text))
     }
 
     /// Returns the edit that replaces the model member by another member, for providers that take the model in the URL.

@@ -71,6 +71,7 @@ mod pictures;
 mod prompt_cache;
 mod provider_certificates;
 mod quotas;
+mod references;
 mod refusals;
 mod reload;
 mod rerank;

@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
 use super::signatures;
-use crate::kv::{Found, Store, StoreKey, StoreLimits, StoredResponse};
+use crate::kv::{Found, Holder, Store, StoreKey, StoreLimits, StoredResponse};
 use crate::store::schema::{self, FileIdentity, OpenError};
 use crate::store::{Pending, StoreError, millis, now};
 use crate::supervise::{self, Supervised};
@@ -49,6 +49,8 @@ type Outcome<T> = oneshot::Sender<Result<T, StoreError>>;
 enum Job {
     StoreResponse(StoredResponse, Outcome<()>),
     Find { account: String, id: String, outcome: Outcome<Option<Found>> },
+    Holder { account: String, id: String, outcome: Outcome<Holder> },
+    FindDocuments { account: String, ids: Vec<String>, outcome: Outcome<Vec<Option<Bytes>>> },
     Remove { account: String, id: String, outcome: Outcome<bool> },
     StoreSignatures { account: String, entries: Vec<(StoreKey, Bytes)>, outcome: Outcome<()> },
     LoadSignatures { account: String, keys: Vec<StoreKey>, outcome: Outcome<Vec<Option<Bytes>>> },
@@ -62,7 +64,11 @@ impl Job {
             Job::StoreSignatures { account, entries, .. } => {
                 entries.iter().map(|(key, value)| key.len() + value.len() + account.len()).sum()
             }
-            Job::Find { .. } | Job::Remove { .. } | Job::LoadSignatures { .. } => 0,
+            Job::Find { .. }
+            | Job::Holder { .. }
+            | Job::FindDocuments { .. }
+            | Job::Remove { .. }
+            | Job::LoadSignatures { .. } => 0,
         }
     }
 
@@ -76,12 +82,18 @@ impl Job {
             }
             Job::Find { outcome, .. } => drop(outcome.send(Err(fault()))),
             Job::Remove { outcome, .. } => drop(outcome.send(Err(fault()))),
-            Job::LoadSignatures { outcome, .. } => drop(outcome.send(Err(fault()))),
+            Job::Holder { outcome, .. } => drop(outcome.send(Err(fault()))),
+            Job::FindDocuments { outcome, .. } | Job::LoadSignatures { outcome, .. } => {
+                drop(outcome.send(Err(fault())))
+            }
         }
     }
 
     fn is_read(&self) -> bool {
-        matches!(self, Job::Find { .. } | Job::LoadSignatures { .. })
+        matches!(
+            self,
+            Job::Find { .. } | Job::Holder { .. } | Job::FindDocuments { .. } | Job::LoadSignatures { .. }
+        )
     }
 }
 
@@ -153,6 +165,16 @@ impl Store for SqliteStore {
         self.submit(|outcome| Job::Find { account, id, outcome })
     }
 
+    fn holder(&self, account: &str, id: &str) -> Pending<Holder> {
+        let (account, id) = (account.to_owned(), id.to_owned());
+        self.submit(|outcome| Job::Holder { account, id, outcome })
+    }
+
+    fn find_documents(&self, account: &str, ids: Vec<String>) -> Pending<Vec<Option<Bytes>>> {
+        let account = account.to_owned();
+        self.submit(|outcome| Job::FindDocuments { account, ids, outcome })
+    }
+
     fn remove(&self, account: &str, id: &str) -> Pending<bool> {
         let (account, id) = (account.to_owned(), id.to_owned());
         self.submit(|outcome| Job::Remove { account, id, outcome })
@@ -193,7 +215,8 @@ enum JobResult {
     ResponseStored(Outcome<()>, rusqlite::Result<()>),
     Found(Outcome<Option<Found>>, rusqlite::Result<Option<Found>>),
     Removed(Outcome<bool>, rusqlite::Result<bool>),
-    SignaturesLoaded(Outcome<Vec<Option<Bytes>>>, rusqlite::Result<Vec<Option<Bytes>>>),
+    Held(Outcome<Holder>, rusqlite::Result<Holder>),
+    Loaded(Outcome<Vec<Option<Bytes>>>, rusqlite::Result<Vec<Option<Bytes>>>),
 }
 
 impl JobResult {
@@ -208,7 +231,8 @@ impl JobResult {
                 drop(outcome.send(committed.clone().and(result.map_err(failed))))
             }
             JobResult::Found(outcome, result) => drop(outcome.send(result.map_err(failed))),
-            JobResult::SignaturesLoaded(outcome, result) => drop(outcome.send(result.map_err(failed))),
+            JobResult::Held(outcome, result) => drop(outcome.send(result.map_err(failed))),
+            JobResult::Loaded(outcome, result) => drop(outcome.send(result.map_err(failed))),
         }
     }
 }
@@ -283,6 +307,11 @@ impl Worker {
                     self.atomically(|worker| worker.store_response(&response)),
                 ),
                 Job::Find { account, id, outcome } => JobResult::Found(outcome, self.find(&account, &id)),
+                Job::Holder { account, id, outcome } => JobResult::Held(outcome, self.holder(&account, &id)),
+                Job::FindDocuments { account, ids, outcome } => {
+                    let find = |id: &String| self.find_document(&account, id);
+                    JobResult::Loaded(outcome, ids.iter().map(find).collect())
+                }
                 Job::Remove { account, id, outcome } => {
                     JobResult::Removed(outcome, self.atomically(|worker| worker.remove(&account, &id)))
                 }
@@ -292,7 +321,7 @@ impl Worker {
                 ),
                 Job::LoadSignatures { account, keys, outcome } => {
                     let find = |key| signatures::find(&self.connection, &account, key);
-                    JobResult::SignaturesLoaded(outcome, keys.iter().map(find).collect())
+                    JobResult::Loaded(outcome, keys.iter().map(find).collect())
                 }
             });
         }
@@ -410,6 +439,22 @@ impl Worker {
             Ok(Found { items: bytes(0)?, document: bytes(1)? })
         });
         found.optional()
+    }
+
+    fn holder(&self, account: &str, id: &str) -> rusqlite::Result<Holder> {
+        let mut select = self.connection.prepare_cached(
+            "SELECT account = ?2 FROM response WHERE id = ?1 AND expires > ?3 ORDER BY account = ?2 DESC LIMIT 1",
+        )?;
+        let is_own = select.query_row(params![id, account, now()], |row| row.get(0)).optional()?;
+        Ok(is_own.map_or(Holder::Nobody, |own: bool| if own { Holder::Itself } else { Holder::Another }))
+    }
+
+    fn find_document(&self, account: &str, id: &str) -> rusqlite::Result<Option<Bytes>> {
+        let mut select = self.connection.prepare_cached(
+            "SELECT document FROM response WHERE id = ?1 AND account = ?2 AND expires > ?3",
+        )?;
+        let found = select.query_row(params![id, account, now()], |row| row.get::<_, Vec<u8>>(0));
+        Ok(found.optional()?.map(Bytes::from))
     }
 
     fn remove(&mut self, account: &str, id: &str) -> rusqlite::Result<bool> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::SqliteStore;
-use crate::kv::{Store as _, StoreLimits};
+use crate::kv::{Store as _, StoreLimits, StoredResponse};
 use crate::ledger::AccountId;
 use crate::ledger::admin::LedgerAdmin as _;
 use crate::ledger::backend::sqlite::SqliteAdmin;
@@ -158,4 +158,35 @@ fn file_of_a_later_layout_is_refused_and_unchanged() {
         )
         .unwrap();
     assert_eq!(tables, 0);
+}
+
+/// Another connection locks the file, so that nothing leaves the queue.
+#[tokio::test]
+async fn store_queue_is_bounded_in_jobs_and_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = StoreLimits { response: 32 << 20, total: 1 << 30, signature_total: 1 << 30, ..LIMITS };
+    let store = open(folder.path(), limits);
+    let other = rusqlite::Connection::open(folder.path().join("state.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let large = Bytes::from(vec![b'x'; 16 << 20]);
+    let is_busy = |outcome: Pending<()>| outcome.wait(Duration::ZERO) == Err(StoreError::Busy);
+    let accepted = (0..40)
+        .filter(|number| {
+            let id = format!("resp_{number}");
+            !is_busy(
+                store.store_response(StoredResponse { document: large.clone(), ..response("a", &id, "") }),
+            )
+        })
+        .count();
+    // 64 MiB wait, beside those that the thread has taken already.
+    assert!((3..=8).contains(&accepted), "{accepted}");
+    let busy = (0..3_000_u32)
+        .filter(|number| {
+            let mut key = [0; 32];
+            key[..4].copy_from_slice(&number.to_be_bytes());
+            is_busy(store.store_signatures("a", vec![(key, Bytes::from_static(b"s"))]))
+        })
+        .count();
+    assert!(busy >= 3_000 - 1_024 - 128, "{busy}");
+    other.execute_batch("ROLLBACK").unwrap();
 }

@@ -10,7 +10,7 @@ use redis::{Cmd, Value};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
-use crate::kv::{Found, Store, StoreKey, StoreLimits, StoredResponse};
+use crate::kv::{Found, Holder, Store, StoreKey, StoreLimits, StoredResponse};
 use crate::store::valkey::connection::{Connection, ConnectionError, number, parts};
 use crate::store::valkey::keys::ValkeyKey;
 use crate::store::valkey::{ServerAddress, script};
@@ -241,13 +241,15 @@ impl Store for ValkeyStore {
             return Pending::known(Err(StoreError::TooLarge { size, limit }));
         }
         let StoredResponse { account, id, items, document } = response;
-        let thing = (RESPONSES.item(&account, id.as_bytes()), size, items, document);
+        let name = RESPONSES.item(&account, id.as_bytes());
+        // Before the response in the order of eviction, and of no size: it never outlives the response.
+        let holder = (RESPONSES.holder(id.as_bytes()), 0, Bytes::from(account), Bytes::new());
         let call = store_command(
             RESPONSES,
             self.limits.lifetime,
             self.limits.total,
             OnExisting::Replace,
-            vec![thing],
+            vec![holder, (name, size, items, document)],
         );
         self.submit(size, call, StoreShared::set_size)
     }
@@ -261,10 +263,38 @@ impl Store for ValkeyStore {
         self.submit(0, call, |_, answer| response(answer))
     }
 
+    fn holder(&self, account: &str, id: &str) -> Pending<Holder> {
+        let mut call =
+            script::HOLDER.call(&[RESPONSES.item(account, id.as_bytes()), RESPONSES.holder(id.as_bytes())]);
+        call.arg(account);
+        self.submit(0, call, |_, answer| match number(answer) {
+            1 => Holder::Itself,
+            2 => Holder::Another,
+            _ => Holder::Nobody,
+        })
+    }
+
+    fn find_documents(&self, account: &str, ids: Vec<String>) -> Pending<Vec<Option<Bytes>>> {
+        if ids.is_empty() {
+            return Pending::known(Ok(Vec::new()));
+        }
+        let names: Vec<Vec<u8>> = ids.iter().map(|id| RESPONSES.item(account, id.as_bytes())).collect();
+        let mut call = script::FIND.call(&names);
+        call.arg("b");
+        self.submit(0, call, |_, answer| {
+            parts(answer).iter().map(|found| bytes(parts(found).first()?)).collect()
+        })
+    }
+
     fn remove(&self, account: &str, id: &str) -> Pending<bool> {
         let names = [RESPONSES.order().into_bytes(), RESPONSES.size().into_bytes()];
         let [order, size] = names;
-        let call = script::REMOVE.call(&[order, size, RESPONSES.item(account, id.as_bytes())]);
+        let call = script::REMOVE.call(&[
+            order,
+            size,
+            RESPONSES.item(account, id.as_bytes()),
+            RESPONSES.holder(id.as_bytes()),
+        ]);
         self.submit(0, call, |shared, answer| {
             let [there, size] = parts(answer) else { return false };
             shared.set_size(size);

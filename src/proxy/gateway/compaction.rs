@@ -92,7 +92,7 @@ impl Gateway {
     }
 
     /// Scans the text of a request body that differs from the client's.
-    fn scan_again(&self, text: String) -> Result<Box<Body>, ApiError> {
+    pub(super) fn scan_again(&self, text: String) -> Result<Box<Body>, ApiError> {
         let text = self.charge_memory(Bytes::from(text))?;
         run_blocking_if_large(text.len(), || {
             let mut reader = BodyReader::new(Api::Responses, false);

@@ -186,6 +186,7 @@ impl Gateway {
             // The endpoint that compacts has no setting for reasoning.
             && (thinking == Thinking::Unset || is_compact)
             && chosen.compaction.is_none()
+            && (!body.needs_store || is_compact)
             && ctx.phase.suspended().is_none()
             && turn.run(|| chosen.accepts_verbatim(&mut body))
         {
@@ -197,8 +198,9 @@ impl Gateway {
             drop(turn);
             // With a permit: the joined text and its pieces are in memory at the same time, for a bounded number of bodies.
             let turn = self.offload.acquire(length).await?;
+            let needs_store = body.needs_store;
             let text = turn.run(|| body.into_contiguous());
-            if api == Api::Responses && upstream != api && self.stores_responses() {
+            if api == Api::Responses && (upstream != api || needs_store) && self.stores_responses() {
                 // The translation takes a permit of its own, which it does not hold while it waits for the store.
                 drop(turn);
                 // Boxed: few requests wait for the store.

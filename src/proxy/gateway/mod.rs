@@ -31,6 +31,7 @@ pub(in crate::proxy) mod finish;
 mod guardrail;
 pub(in crate::proxy) mod images;
 mod invoke;
+mod item_references;
 pub(in crate::proxy) mod join_hints;
 mod listing;
 pub(in crate::proxy) mod lost;

@@ -16,6 +16,7 @@ use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind};
 use crate::job::{embed, rank};
 use crate::json::{Edit, JsonText};
+use crate::kv::Holder;
 use crate::proxy::Gateway;
 use crate::proxy::driver::offload::run_blocking_if_large;
 use crate::route::{Target, stop_sequence_api, upstream_api};
@@ -271,13 +272,17 @@ impl Gateway {
         } else {
             StorageRequest { previous: None, store: false }
         };
+        let is_native = chosen.upstream == chosen.api;
         let before = match &storage.previous {
+            // A provider of the client's format continues its own responses itself.
+            Some(id) if is_native && self.holder(ctx, id).await? != Holder::Itself => None,
             Some(id) => self.conversation(ctx, id).await?,
             None => None,
         };
         // A stream that another target has begun has its response id already. A compaction replaces the conversation,
-        // so nothing continues from its response.
-        let stores = storage.store && ctx.phase.suspended().is_none() && chosen.compaction.is_none();
+        // so nothing continues from its response. A provider of the client's format stores the response itself.
+        let stores =
+            storage.store && !is_native && ctx.phase.suspended().is_none() && chosen.compaction.is_none();
         let keep_as = if stores { new_id() } else { String::new() };
         let remembers = self.may_need_signatures(&chosen);
         let stored = StoreOptions {

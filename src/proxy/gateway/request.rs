@@ -164,6 +164,10 @@ impl Gateway {
             let live = ctx.active.clone();
             let name = endpoint.model().or(body.model.as_deref()).unwrap_or_default();
             let named = resolve_model(&live.snapshot.routes, ctx, name)?;
+            let mut body = body;
+            if body.may_have_references() {
+                Box::pin(self.resolve_references(ctx, &key, &mut body)).await?;
+            }
             let text = run_blocking_if_large(body.text.len(), || body.text.into_contiguous());
             return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
         }
@@ -284,6 +288,10 @@ impl Gateway {
         let mut claims = None;
         if body.refers_to_stored() {
             claims = Box::pin(self.check_response_owner(ctx, key, api, &mut body)).await?;
+            // The items that took the place of their references are input too.
+            if let (true, Some(identity)) = (body.needs_store, ctx.phase.identity_mut()) {
+                identity.expected_input = InputEstimate::of(body.text.pieces()).tokens();
+            }
         }
         if let Some(most) = model.abilities.max_output_tokens.filter(|_| api.format().is_some()) {
             body.clamp_output(most.into());

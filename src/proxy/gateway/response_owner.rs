@@ -8,10 +8,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::claims::Claims;
 use super::context::Context;
-use super::stored::{previous_not_found, unavailable};
+use super::stored::{PREVIOUS, previous_not_found, unavailable};
 use crate::account::Key;
 use crate::error::{ApiError, ErrorKind};
-use crate::kv::StoreKey;
+use crate::kv::{Holder, StoreKey};
 use crate::proxy::Gateway;
 use crate::store::StoreError;
 use crate::wire::Api;
@@ -35,9 +35,21 @@ pub(super) fn owner(key: &Key) -> String {
     }
 }
 
+/// Owner of an id that a provider made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IdOwner {
+    /// The owner of the request.
+    Asker,
+    /// Another owner, or none that the configuration accepts.
+    Other,
+    /// None that the gateway knows.
+    Unknown,
+}
+
 impl Gateway {
-    /// Checks that the key owns the responses and conversations that the request continues. Returns the ownership to
-    /// record when the response has arrived, `None` if there is none.
+    /// Checks that the key owns the responses, conversations and items that the request refers to, and puts the items that
+    /// the gateway stores in the place of their references. Returns the ownership to record when the response has arrived,
+    /// `None` if there is none.
     ///
     /// # Errors
     /// Returns [`ErrorKind::UnknownResponse`] if one belongs to another owner, or has no known owner and the
@@ -48,7 +60,7 @@ impl Gateway {
         ctx: &Context,
         by: &Key,
         api: Api,
-        body: &mut Body,
+        body: &mut Box<Body>,
     ) -> Result<Option<Box<Claims>>, ApiError> {
         if api != Api::Responses {
             return Ok(None);
@@ -59,22 +71,40 @@ impl Gateway {
                 let message = format!("'{member}' must name one response or conversation by its id.");
                 return Err(ApiError::new(ErrorKind::InvalidField, message).param(member));
             }
-            let own = owner(by);
-            let found = self.owners.owner(key(&id)).within(LOOKUP_TIMEOUT).await;
-            self.count_store("owner", &found);
-            match found.map_err(|error| unavailable(&error))? {
-                // A conversation has no end: each use renews its entry. A response expires at its provider.
-                Some(owner) if owner == own && member == "conversation" => claims.adopted.push(id),
-                Some(owner) if owner == own => {}
-                Some(_) => return Err(not_found(member, &id)),
-                // The gateway stores this response itself, under the request's owner.
-                None if self.stores_responses() && self.is_stored(ctx, &id).await? => {}
-                None if self.refuse_foreign => return Err(not_found(member, &id)),
-                // The owner is unknown. The first key that continues the response owns it from then on.
-                None => claims.adopted.push(id),
+            // The own store comes first: it knows the owner of its ids for certain.
+            match self.holder(ctx, &id).await? {
+                Holder::Itself => body.needs_store |= member == PREVIOUS,
+                Holder::Another => return Err(not_found(member, &id)),
+                Holder::Nobody => match self.foreign_owner(by, &id).await? {
+                    // A conversation has no end: each use renews its entry. A response expires at its provider.
+                    IdOwner::Asker if member == "conversation" => claims.adopted.push(id),
+                    IdOwner::Asker => {}
+                    IdOwner::Other => return Err(not_found(member, &id)),
+                    IdOwner::Unknown => claims.adopted.push(id),
+                },
             }
         }
+        if body.may_have_references() {
+            // Boxed: few requests have items with ids.
+            claims.adopted.extend(Box::pin(self.resolve_references(ctx, by, body)).await?);
+        }
         Ok((claims.answer || !claims.adopted.is_empty()).then(|| Box::new(claims)))
+    }
+
+    /// Returns the owner of an id that a provider made, as far as it decides whether the key may use it. The first key
+    /// that uses an id whose owner is unknown owns it from then on, unless the configuration refuses such ids.
+    pub(super) async fn foreign_owner(&self, by: &Key, id: &str) -> Result<IdOwner, ApiError> {
+        // No provider makes such an id; it could pass for that of another one where spaces are cut off.
+        if !id.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Ok(IdOwner::Other);
+        }
+        let found = self.owners.owner(key(id)).within(LOOKUP_TIMEOUT).await;
+        self.count_store("owner", &found);
+        Ok(match found.map_err(|error| unavailable(&error))? {
+            Some(found) if found == owner(by) => IdOwner::Asker,
+            None if !self.refuse_foreign => IdOwner::Unknown,
+            _ => IdOwner::Other,
+        })
     }
 
     /// Sends the owner of a response to the store as soon as the provider has sent the id, because a client that leaves

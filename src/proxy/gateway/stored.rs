@@ -12,33 +12,28 @@ use super::attempt::ResponseStorage;
 use super::context::Context;
 use crate::error::{ApiError, ErrorKind};
 use crate::json::with_whole_characters;
-use crate::kv::{Found, Store, StoredResponse};
+use crate::kv::{Found, Holder, Store, StoredResponse};
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::store::{Pending, StoreError};
 use crate::wire::path::{self, Endpoint};
+use crate::wire::responses::references::is_own_response;
 use crate::wire::responses::stored::{self, ItemPage};
 
 /// Maximum time that the end of a response waits until the response is stored. The client did not ask for a longer
 /// wait.
 const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum time that a request waits for the stored response that it continues or reads.
-const LOAD_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const LOAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum items of a page (OpenAI API, "List input items").
 const MAX_PAGE: usize = 100;
 /// Request member with the id of the response to continue.
-const PREVIOUS: &str = "previous_response_id";
+pub(super) const PREVIOUS: &str = "previous_response_id";
 
 /// Returns a new response id: unique, with 128 random bits, so that it cannot be guessed.
 pub(in crate::proxy) fn new_id() -> String {
     let mut random = rand::rng();
     format!("resp_{:016x}{:016x}", random.next_u64(), random.next_u64())
-}
-
-/// Returns whether an id has the form of the gateway's own ids. Provider ids are longer.
-fn is_own_id(id: &str) -> bool {
-    let digits = id.strip_prefix("resp_").unwrap_or_default();
-    digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 impl Gateway {
@@ -69,13 +64,14 @@ impl Gateway {
         }))
     }
 
-    /// Returns whether the gateway stores a response with this id for the request's account.
-    pub(in crate::proxy) async fn is_stored(&self, ctx: &Context, id: &str) -> Result<bool, ApiError> {
+    /// Returns who has stored a response with this id in the gateway, from the point of view of the request's account.
+    pub(in crate::proxy) async fn holder(&self, ctx: &Context, id: &str) -> Result<Holder, ApiError> {
         // Ids of providers cost no query.
-        let Some(store) = self.store.as_deref().filter(|_| is_own_id(id)) else { return Ok(false) };
-        let found = store.find(&account(ctx), id).within(LOAD_TIMEOUT).await;
+        let store = self.store.as_deref().filter(|store| store.stores_responses() && is_own_response(id));
+        let Some(store) = store else { return Ok(Holder::Nobody) };
+        let found = store.holder(&account(ctx), id).within(LOAD_TIMEOUT).await;
         self.count_store("owner", &found);
-        found.map(|found| found.is_some()).map_err(|error| unavailable(&error))
+        found.map_err(|error| unavailable(&error))
     }
 
     /// Starts to store a complete response. The caller waits for the result before it sends the end of the response.
@@ -173,7 +169,7 @@ pub(in crate::proxy) fn account(ctx: &Context) -> String {
     ctx.key().map_or_else(String::new, |key| key.owner().to_owned())
 }
 
-fn text(bytes: &Bytes) -> Result<&str, ApiError> {
+pub(super) fn text(bytes: &Bytes) -> Result<&str, ApiError> {
     crate::json::from_utf8(bytes).map_err(|_| unreadable())
 }
 
@@ -214,6 +210,6 @@ pub(in crate::proxy) fn unavailable(error: &StoreError) -> ApiError {
     ApiError::new(ErrorKind::Internal, "The response store is not available; please try again.")
 }
 
-fn unreadable() -> ApiError {
+pub(super) fn unreadable() -> ApiError {
     ApiError::new(ErrorKind::Internal, "The stored response cannot be read.")
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::server::pause;
 use super::{PATIENCE, TestBackend, on_both, wait};
-use crate::kv::{Found, Store, StoreLimits, StoredResponse};
+use crate::kv::{Found, Holder, Store, StoreLimits, StoredResponse};
 use crate::store::StoreError;
 
 pub(crate) const LIMITS: StoreLimits = StoreLimits {
@@ -19,6 +19,8 @@ pub(crate) const LIMITS: StoreLimits = StoreLimits {
 
 on_both!(
     response_is_found_and_removed_by_its_account_only,
+    response_id_is_known_to_be_taken,
+    response_documents_are_found_by_their_account_only,
     response_is_found_by_other_and_later_processes,
     response_expired_is_not_found_and_is_swept,
     response_too_large_is_refused_and_the_oldest_is_evicted,
@@ -71,6 +73,57 @@ fn response_is_found_and_removed_by_its_account_only(place: &dyn TestBackend) {
     assert!(!wait(store.remove("b", "resp_1")).unwrap());
     assert_eq!(find(store, "b", "resp_1"), None);
     assert_eq!(find(store, "a", "resp_1"), one);
+}
+
+fn response_id_is_known_to_be_taken(place: &dyn TestBackend) {
+    let store = &*place.store(LIMITS);
+    let holder = |account: &str, id: &str| wait(store.holder(account, id)).unwrap();
+    assert_eq!(holder("a", "resp_1"), Holder::Nobody);
+    store_response(store, "a", "resp_1", "one");
+    assert_eq!((holder("a", "resp_1"), holder("b", "resp_1")), (Holder::Itself, Holder::Another));
+    assert_eq!((holder("a", "resp_"), holder("", "resp_1")), (Holder::Nobody, Holder::Another));
+    // Another account cannot end that.
+    assert!(!wait(store.remove("b", "resp_1")).unwrap());
+    assert_eq!(holder("b", "resp_1"), Holder::Another);
+    assert!(wait(store.remove("a", "resp_1")).unwrap());
+    assert_eq!((holder("a", "resp_1"), holder("b", "resp_1")), (Holder::Nobody, Holder::Nobody));
+    assert_eq!(store.size(), 0);
+    // Expired entries are those of nobody.
+    let brief = place.store(StoreLimits { lifetime: Duration::from_millis(1), ..LIMITS });
+    store_response(&*brief, "a", "resp_2", "two");
+    pause(20);
+    assert_eq!((holder("a", "resp_2"), holder("b", "resp_2")), (Holder::Nobody, Holder::Nobody));
+    // An evicted response is nobody's either.
+    for number in 0..100 {
+        let large = StoredResponse {
+            document: Bytes::from(vec![b'x'; 900]),
+            ..response("a", &format!("resp_{number}"), "")
+        };
+        wait(store.store_response(large)).unwrap();
+    }
+    assert_eq!((holder("a", "resp_3"), holder("b", "resp_3")), (Holder::Nobody, Holder::Nobody));
+    assert_eq!(holder("b", "resp_99"), Holder::Another);
+}
+
+fn response_documents_are_found_by_their_account_only(place: &dyn TestBackend) {
+    let store = &*place.store(LIMITS);
+    store_response(store, "a", "resp_1", "one");
+    store_response(store, "a", "resp_2", "two");
+    store_response(store, "b", "resp_3", "three");
+    let find = |ids: &[&str]| {
+        let ids = ids.iter().map(|id| (*id).to_owned()).collect();
+        let found = wait(store.find_documents("a", ids)).unwrap();
+        found
+            .into_iter()
+            .map(|text| text.map(|text| String::from_utf8(text.to_vec()).unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let text = |text: &str| Some(format!("document of {text}"));
+    assert_eq!(
+        find(&["resp_2", "resp_3", "resp_1", "x", "resp_2"]),
+        [text("two"), None, text("one"), None, text("two")]
+    );
+    assert_eq!(find(&[]), []);
 }
 
 fn response_is_found_by_other_and_later_processes(place: &dyn TestBackend) {

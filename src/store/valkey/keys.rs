@@ -108,6 +108,13 @@ impl ValkeyKey {
         name
     }
 
+    /// Returns the key of the entry that names the account of the entry with this id.
+    pub(crate) fn holder(self, id: &[u8]) -> Vec<u8> {
+        let mut name = format!("{OURS}:{{{}}}:holder:", self.0).into_bytes();
+        name.extend_from_slice(id);
+        name
+    }
+
     /// Sorted set of the keys of all entries in insertion order.
     pub(crate) fn order(self) -> String {
         format!("{OURS}:{{{}}}-order", self.0)

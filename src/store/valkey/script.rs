@@ -34,6 +34,8 @@ scripts! {
     KEEP = "scripts/keep.lua";
     /// Finds entries.
     FIND = "scripts/find.lua";
+    /// Tells who has stored a response.
+    HOLDER = "scripts/holder.lua";
     /// Removes an entry.
     REMOVE = "scripts/remove.lua";
     /// Removes expired entries.

@@ -18,6 +18,7 @@
 pub mod answer;
 pub mod compaction;
 pub mod error;
+pub mod references;
 pub mod request;
 mod shell;
 pub mod socket;

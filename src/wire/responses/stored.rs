@@ -26,7 +26,7 @@ pub struct StorageRequest<'a> {
 pub fn parse_storage(body: &str) -> StorageRequest<'_> {
     let mut storage = StorageRequest { previous: None, store: true };
     let read = members(&mut Cursor::new(body), |key, json| {
-        match key.escaped() {
+        match &*key.decode() {
             "previous_response_id" => storage.previous = json.raw()?.as_str().map(JsonStr::decode),
             "store" => storage.store = json.raw()?.as_bool() != Some(false),
             _ => json.skip()?,

@@ -270,3 +270,34 @@ fn thinking_budget_has_a_minimum() {
     // No budget fits: the provider says so.
     assert_eq!(at(1_024), (1_024, 8_000));
 }
+
+#[test]
+fn item_references_are_noticed_in_every_spelling_at_every_split() {
+    for item in [
+        r#"{"type":"item_reference","id":"msg_1"}"#,
+        r#"{"id":"msg_1"}"#,
+        r#"{"\u0069d":"msg_1"}"#,
+        r#"{"i\u0064":"msg_1"}"#,
+        r#"{"\u0069\u0064":"msg_1","type":"item\u005freference"}"#,
+        r#"{"ID":"msg\u005f1","type":null}"#,
+        r#"{ "I\u0044" : "msg_1" }"#,
+    ] {
+        let text = format!(r#"{{"model":"m","input":["{}",{item}]}}"#, r"a \n\\ ".repeat(12));
+        for size in 1..=text.len() {
+            let mut reader = BodyReader::new(Api::Responses, false);
+            for piece in text.as_bytes().chunks(size) {
+                reader.push(Bytes::copy_from_slice(piece)).unwrap();
+            }
+            let mut body = reader.finish().unwrap();
+            let found = body.item_references();
+            assert_eq!(found.len(), 1, "{size}: {text}");
+            assert_eq!((&*found[0].id, found[0].index), ("msg_1", 1));
+            assert_eq!(&text[found[0].range.clone()], item);
+        }
+    }
+    // Bodies without an id in an item are not read again.
+    let plain = r#"{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"id"}]}],"metadata":{"id":"1"}}"#;
+    let mut reader = BodyReader::new(Api::Responses, false);
+    reader.push(Bytes::from(plain)).unwrap();
+    assert!(!reader.finish().unwrap().may_have_references());
+}

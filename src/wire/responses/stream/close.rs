@@ -10,7 +10,6 @@ use crate::canonical::answer::{CitationOwned, FinishOwned};
 use crate::canonical::seal::SignedCallId;
 use crate::canonical::{Finish, SealedSignature};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
-use crate::wire::codec::make_id;
 use crate::wire::watch::members;
 
 impl Encoder {
@@ -116,7 +115,7 @@ impl Encoder {
     /// Adds a reasoning item without text that carries the provider signature of the text before it: the format has
     /// no field for the signature of a text. The prefix of its id identifies it to the request decoder.
     fn seal_of_text(&mut self, seal: Vec<u8>, out: &mut BytesMut) {
-        let id = make_id(SEAL_OF_TEXT, &self.reply.seed, self.items.len() as u64 + 1);
+        let id = self.next_id(SEAL_OF_TEXT);
         let place = self.add_item(OutputItem::new(Kind::Reasoning, id, 0), out);
         if let Some(item) = self.items.get_mut(place) {
             item.signature = seal;
@@ -168,7 +167,7 @@ impl Encoder {
             self.linked_image(index, url, seal, out);
             return;
         }
-        let mut id = make_id(Kind::Image.prefix(), &self.reply.seed, self.items.len() as u64 + 1);
+        let mut id = self.next_id(Kind::Image.prefix());
         if !seal.is_empty() {
             // An image item has no field for a signature, so its id carries it.
             let mut carrier = Vec::new();
@@ -212,7 +211,7 @@ impl Encoder {
             item.id = seen.id.escaped().to_owned();
             item.body.extend_from_slice(raw.text().as_bytes());
         } else if seen.name.is("web_search") {
-            item.id = make_id("ws_", &self.reply.seed, self.items.len() as u64 + 1);
+            item.id = self.next_id("ws_");
             let mut json = Writer::new(&mut item.body);
             json.begin_object().key("id").string(&item.id).key("type").string("web_search_call");
             json.key("status").string("completed").key("action").begin_object();

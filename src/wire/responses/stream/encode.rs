@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::super::references::item_id;
 use super::super::shell::{ResponseEnvelope, ResponseStatus};
 use super::super::text::{as_text, put_as_string};
 use super::frames::{ARGUMENTS, CUSTOM_INPUT, Frames, OUTPUT_TEXT, REFUSAL, SUMMARY_TEXT, put_item};
@@ -13,7 +14,7 @@ use crate::canonical::seal::SignedCallId;
 use crate::canonical::{BlockKind, Delta, Event, SealedSignature, Start, ToolKind, Usage};
 use crate::error::{self, ApiError};
 use crate::json::{JsonStr, RawJson};
-use crate::wire::codec::{ReplyOptions, make_id};
+use crate::wire::codec::ReplyOptions;
 use crate::wire::error::ProviderError;
 use crate::wire::{Format, filler};
 
@@ -353,9 +354,14 @@ impl Encoder {
         place
     }
 
+    /// Returns the id of the next item.
+    pub(super) fn next_id(&self, prefix: &str) -> String {
+        item_id(prefix, &self.reply.store_as, &self.reply.seed, self.items.len() + 1)
+    }
+
     /// Adds an item and announces it. Completes the open message before it. Returns the index in `items`.
     pub(super) fn add(&mut self, kind: Kind, out: &mut BytesMut) -> usize {
-        let id = make_id(kind.prefix(), &self.reply.seed, self.items.len() as u64 + 1);
+        let id = self.next_id(kind.prefix());
         self.add_item(OutputItem::new(kind, id, 0), out)
     }
 
@@ -450,7 +456,7 @@ impl Encoder {
             ToolKind::Function => Kind::Function,
             ToolKind::Custom => Kind::Custom,
         };
-        let id = make_id(kind.prefix(), &self.reply.seed, self.items.len() as u64 + 1);
+        let id = self.next_id(kind.prefix());
         let mut item = OutputItem::new(kind, id, 0);
         for (name, value) in [
             ("call_id", pending.id.as_slice()),
