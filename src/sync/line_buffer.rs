@@ -139,3 +139,22 @@ impl LineBuffer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_buffer_drops_lines_beyond_its_bound() {
+        let bound = 1_000;
+        let buffer =
+            LineBuffer::new(Buffering { flush: Duration::ZERO, batch: usize::MAX, max_buffered: bound });
+        let line = [b'x'; 300];
+        let accepted = (0..1_000).filter(|_| buffer.append(&line)).count();
+        assert!(accepted * line.len() <= bound + line.len(), "{accepted} lines");
+        let mut taken = Vec::new();
+        buffer.take(&mut taken);
+        assert_eq!(taken.len(), accepted * line.len());
+        assert!(buffer.append(&line), "there is room again");
+    }
+}
