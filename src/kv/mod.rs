@@ -92,11 +92,11 @@ pub struct StoredResponse {
 pub enum Holder {
     /// No account has stored a response with this id.
     #[default]
-    Nobody,
+    NoAccount,
     /// The account itself has.
-    Itself,
+    Asker,
     /// Another account has, and this one has not.
-    Another,
+    OtherAccount,
 }
 
 /// Stored response, as [`Store::find`] returns it.

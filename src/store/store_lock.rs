@@ -116,7 +116,7 @@ mod tests {
         drop(StoreLock::take(&folder.path().join("other.db"), false).unwrap());
         let next = StoreLock::take(&path, true).unwrap();
         drop(one);
-        // The successor has it from then on, and nobody else.
+        // The successor has it from then on.
         std::thread::park_timeout(Duration::from_millis(100));
         assert!(is_in_use(&StoreLock::take(&path, false)));
         drop(next);

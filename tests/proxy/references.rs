@@ -186,7 +186,7 @@ fn tools() -> Value {
 async fn item_references_become_the_stored_items_at_every_target() {
     let upstream = working_provider().await;
     let gateway = Gateway::start(&setup(&upstream, "")).await;
-    let first = json!({"model": "at-messages", "input": "Pick a word.", "tools": tools(), "reasoning": {"effort": "low"}});
+    let first = json!({"model": "at-messages", "input": "Pick a word.", "tools": tools(), "reasoning": {"effort": "low", "summary": "auto"}});
     let made = response(&say(&gateway, ALICE, &first).await);
     let refs: Vec<Value> = ["reasoning", "message", "function_call", "custom_tool_call"]
         .into_iter()
@@ -255,10 +255,12 @@ async fn item_reference_unknown_is_an_error_and_not_dropped() {
         }
     }
     let many = vec![json!({"type": "item_reference", "id": "msg_1"}); 1025];
-    for input in
-        [json!([{"type": "item_reference"}]), json!([{"type": "item_reference", "id": 7}]), json!(many)]
-    {
-        let answer = say(&gateway, ALICE, &json!({"model": NATIVE, "input": input})).await;
+    for (model, input) in [
+        ("at-chat", json!([{"type": "item_reference"}])),
+        (NATIVE, json!([{"type": "item_reference", "id": 7}])),
+        (NATIVE, json!(many)),
+    ] {
+        let answer = say(&gateway, ALICE, &json!({"model": model, "input": input})).await;
         assert_eq!(answer.status(), 400, "{}", answer.everything());
     }
     assert_eq!(upstream.count(), asked);

@@ -446,7 +446,8 @@ impl Worker {
             "SELECT account = ?2 FROM response WHERE id = ?1 AND expires > ?3 ORDER BY account = ?2 DESC LIMIT 1",
         )?;
         let is_own = select.query_row(params![id, account, now()], |row| row.get(0)).optional()?;
-        Ok(is_own.map_or(Holder::Nobody, |own: bool| if own { Holder::Itself } else { Holder::Another }))
+        Ok(is_own
+            .map_or(Holder::NoAccount, |own: bool| if own { Holder::Asker } else { Holder::OtherAccount }))
     }
 
     fn find_document(&self, account: &str, id: &str) -> rusqlite::Result<Option<Bytes>> {

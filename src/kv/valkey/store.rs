@@ -268,9 +268,9 @@ impl Store for ValkeyStore {
             script::HOLDER.call(&[RESPONSES.item(account, id.as_bytes()), RESPONSES.holder(id.as_bytes())]);
         call.arg(account);
         self.submit(0, call, |_, answer| match number(answer) {
-            1 => Holder::Itself,
-            2 => Holder::Another,
-            _ => Holder::Nobody,
+            1 => Holder::Asker,
+            2 => Holder::OtherAccount,
+            _ => Holder::NoAccount,
         })
     }
 

@@ -58,11 +58,11 @@ impl Gateway {
                     Some(holder) => *holder,
                     None => *holders.entry(response.clone()).or_insert(self.holder(ctx, response).await?),
                 },
-                None => Holder::Nobody,
+                None => Holder::NoAccount,
             };
             match (holder, response) {
-                (Holder::Itself, Some(response)) => own.push((reference, response)),
-                (Holder::Another, _) => return Err(references::not_found(id)),
+                (Holder::Asker, Some(response)) => own.push((reference, response)),
+                (Holder::OtherAccount, _) => return Err(references::not_found(id)),
                 _ => match self.foreign_owner(by, id).await? {
                     IdOwner::Asker => {}
                     IdOwner::Other => return Err(references::not_found(id)),

@@ -275,7 +275,7 @@ impl Gateway {
         let is_native = chosen.upstream == chosen.api;
         let before = match &storage.previous {
             // A provider of the client's format continues its own responses itself.
-            Some(id) if is_native && self.holder(ctx, id).await? != Holder::Itself => None,
+            Some(id) if is_native && self.holder(ctx, id).await? != Holder::Asker => None,
             Some(id) => self.conversation(ctx, id).await?,
             None => None,
         };

@@ -73,9 +73,9 @@ impl Gateway {
             }
             // The own store comes first: it knows the owner of its ids for certain.
             match self.holder(ctx, &id).await? {
-                Holder::Itself => body.needs_store |= member == PREVIOUS,
-                Holder::Another => return Err(not_found(member, &id)),
-                Holder::Nobody => match self.foreign_owner(by, &id).await? {
+                Holder::Asker => body.needs_store |= member == PREVIOUS,
+                Holder::OtherAccount => return Err(not_found(member, &id)),
+                Holder::NoAccount => match self.foreign_owner(by, &id).await? {
                     // A conversation has no end: each use renews its entry. A response expires at its provider.
                     IdOwner::Asker if member == "conversation" => claims.adopted.push(id),
                     IdOwner::Asker => {}

@@ -68,7 +68,7 @@ impl Gateway {
     pub(in crate::proxy) async fn holder(&self, ctx: &Context, id: &str) -> Result<Holder, ApiError> {
         // Ids of providers cost no query.
         let store = self.store.as_deref().filter(|store| store.stores_responses() && is_own_response(id));
-        let Some(store) = store else { return Ok(Holder::Nobody) };
+        let Some(store) = store else { return Ok(Holder::NoAccount) };
         let found = store.holder(&account(ctx), id).within(LOAD_TIMEOUT).await;
         self.count_store("owner", &found);
         found.map_err(|error| unavailable(&error))

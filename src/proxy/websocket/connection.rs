@@ -16,7 +16,7 @@ use super::accepted::Accepted;
 use super::deadlines::{Deadlines, Due};
 use super::kept_sockets::KeptSockets;
 use super::lanes::{Lanes, Queued};
-use super::message::Message;
+use super::message::IncomingMessage;
 use super::outbox::Outbox;
 use super::response::{self, FinishedTurn, FromResponse, LaneRequest};
 use super::turn_states::TurnStates;
@@ -85,7 +85,7 @@ struct Connection {
     reader: FrameReader,
     /// Received bytes that are not parsed yet.
     buf: BytesMut,
-    message: Message,
+    message: IncomingMessage,
     outbox: Outbox,
     lanes: Lanes,
     memory: ConversationMemory,
@@ -116,7 +116,7 @@ impl Connection {
         Connection {
             reader: FrameReader::new(limits.body),
             buf: rest,
-            message: Message::default(),
+            message: IncomingMessage::default(),
             outbox,
             lanes: Lanes::default(),
             // A longer conversation could not be sent to a provider: it would exceed the limit of a body.
@@ -236,7 +236,7 @@ impl Connection {
     /// Nothing after a violation can be understood: the client's close frame is not waited for.
     fn ignore_rest(&mut self) {
         self.buf = BytesMut::new();
-        self.message = Message::default();
+        self.message = IncomingMessage::default();
         self.deadlines.set_message(None);
         self.peer_closed = true;
     }
@@ -253,7 +253,7 @@ impl Connection {
             Incoming::Part { kind: MessageKind::Text, bytes, end } => {
                 self.message.text.push(bytes);
                 if !self.message.count(&self.gateway.memory, end) {
-                    self.message = Message::default();
+                    self.message = IncomingMessage::default();
                     let reason = "The gateway has no memory for this message; try again later.";
                     return self.close(CloseCode::Again, reason, "overload");
                 }
@@ -278,8 +278,8 @@ impl Connection {
         }
     }
 
-    fn on_message(&mut self, message: Message) {
-        let Message { text, mut permit } = message;
+    fn on_message(&mut self, message: IncomingMessage) {
+        let IncomingMessage { text, mut permit } = message;
         match run_blocking_if_large(text.len(), || ClientEvent::read(text)) {
             Ok(ClientEvent::Create(create)) => self.on_create(Queued { create, permit }),
             Ok(ClientEvent::Steer(mut steer)) => {

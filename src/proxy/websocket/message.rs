@@ -5,12 +5,12 @@ use crate::proxy::body_memory::{BodyMemory, MemoryPermit};
 
 /// Message that is being received.
 #[derive(Debug, Default)]
-pub(super) struct Message {
+pub(super) struct IncomingMessage {
     pub(super) text: Rope,
     pub(super) permit: Option<MemoryPermit>,
 }
 
-impl Message {
+impl IncomingMessage {
     /// Counts what has arrived. Returns false if there is no memory for it. A message that is not complete counts however
     /// short it is, because no limit of requests bounds it.
     pub(super) fn count(&mut self, memory: &BodyMemory, is_complete: bool) -> bool {

@@ -78,22 +78,22 @@ fn response_is_found_and_removed_by_its_account_only(place: &dyn TestBackend) {
 fn response_id_is_known_to_be_taken(place: &dyn TestBackend) {
     let store = &*place.store(LIMITS);
     let holder = |account: &str, id: &str| wait(store.holder(account, id)).unwrap();
-    assert_eq!(holder("a", "resp_1"), Holder::Nobody);
+    assert_eq!(holder("a", "resp_1"), Holder::NoAccount);
     store_response(store, "a", "resp_1", "one");
-    assert_eq!((holder("a", "resp_1"), holder("b", "resp_1")), (Holder::Itself, Holder::Another));
-    assert_eq!((holder("a", "resp_"), holder("", "resp_1")), (Holder::Nobody, Holder::Another));
+    assert_eq!((holder("a", "resp_1"), holder("b", "resp_1")), (Holder::Asker, Holder::OtherAccount));
+    assert_eq!((holder("a", "resp_"), holder("", "resp_1")), (Holder::NoAccount, Holder::OtherAccount));
     // Another account cannot end that.
     assert!(!wait(store.remove("b", "resp_1")).unwrap());
-    assert_eq!(holder("b", "resp_1"), Holder::Another);
+    assert_eq!(holder("b", "resp_1"), Holder::OtherAccount);
     assert!(wait(store.remove("a", "resp_1")).unwrap());
-    assert_eq!((holder("a", "resp_1"), holder("b", "resp_1")), (Holder::Nobody, Holder::Nobody));
+    assert_eq!((holder("a", "resp_1"), holder("b", "resp_1")), (Holder::NoAccount, Holder::NoAccount));
     assert_eq!(store.size(), 0);
-    // Expired entries are those of nobody.
+    // Expired entries belong to no account.
     let brief = place.store(StoreLimits { lifetime: Duration::from_millis(1), ..LIMITS });
     store_response(&*brief, "a", "resp_2", "two");
     pause(20);
-    assert_eq!((holder("a", "resp_2"), holder("b", "resp_2")), (Holder::Nobody, Holder::Nobody));
-    // An evicted response is nobody's either.
+    assert_eq!((holder("a", "resp_2"), holder("b", "resp_2")), (Holder::NoAccount, Holder::NoAccount));
+    // The same for an evicted response.
     for number in 0..100 {
         let large = StoredResponse {
             document: Bytes::from(vec![b'x'; 900]),
@@ -101,8 +101,8 @@ fn response_id_is_known_to_be_taken(place: &dyn TestBackend) {
         };
         wait(store.store_response(large)).unwrap();
     }
-    assert_eq!((holder("a", "resp_3"), holder("b", "resp_3")), (Holder::Nobody, Holder::Nobody));
-    assert_eq!(holder("b", "resp_99"), Holder::Another);
+    assert_eq!((holder("a", "resp_3"), holder("b", "resp_3")), (Holder::NoAccount, Holder::NoAccount));
+    assert_eq!(holder("b", "resp_99"), Holder::OtherAccount);
 }
 
 fn response_documents_are_found_by_their_account_only(place: &dyn TestBackend) {
