@@ -4,6 +4,7 @@
 use bumpalo::Bump;
 
 use super::fit::fit;
+use super::opaque::keep_opaque;
 use super::remote_parts::refuse_stored_media;
 use super::restore::Restore;
 use super::results::ToolOutput;
@@ -16,7 +17,6 @@ use crate::canonical::{
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
-use crate::wire::responses::references;
 
 /// Schema of the function that replaces a custom tool.
 const FREE_TEXT: RawJson<'static> = RawJson::from_text(
@@ -259,19 +259,6 @@ fn settle_history<'a>(
     }
     open_reasoning::leave_out(request, dialect, notes);
     order_result_turns(&mut request.turns);
-}
-
-/// Returns whether a block can be carried: a block of one format only is lost in others.
-fn keep_opaque(block: &Block<'_>, notes: &mut LossNotes) -> bool {
-    let Block::Opaque { name, raw } = block else { return true };
-    let is_kept = notes.from() == notes.to();
-    if !is_kept && name.is(references::ITEM) {
-        // The model would answer without the item that the client means.
-        notes.refuse_as(references::unresolved(*raw));
-    } else if !is_kept {
-        notes.lose("server_tool_block");
-    }
-    is_kept
 }
 
 fn has_calls(turn: &Turn<'_>) -> bool {

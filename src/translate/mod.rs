@@ -23,6 +23,7 @@ pub mod invoke_writer;
 mod join_texts;
 mod keepsake;
 mod meter;
+mod opaque;
 mod open_reasoning;
 mod outgoing;
 mod output_slices;

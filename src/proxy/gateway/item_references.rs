@@ -12,6 +12,7 @@ use super::response_owner::IdOwner;
 use super::stored::{LOAD_TIMEOUT, account, text, unavailable, unreadable};
 use crate::account::Key;
 use crate::error::{ApiError, ErrorKind};
+use crate::json::{JsonStr, with_whole_characters};
 use crate::kv::{Holder, Store};
 use crate::proxy::Gateway;
 use crate::proxy::driver::offload::run_blocking_if_large;
@@ -101,10 +102,11 @@ impl Gateway {
                 }
                 let document: Bytes = self.charge_memory(document)?;
                 let document = text(&document)?;
-                let mut take = |id: crate::json::JsonStr<'_>, item: &str| {
+                let mut take = |id: JsonStr<'_>, item: &str| {
                     if let Some(place) = wanted.get_mut(&*id.decode()) {
                         kept = kept.saturating_add(item.len());
-                        *place = Some(item.to_owned());
+                        // A response may have what a request may not.
+                        *place = Some(with_whole_characters(item).into_owned());
                     }
                 };
                 run_blocking_if_large(document.len(), || each_output_item(document, &mut take))
