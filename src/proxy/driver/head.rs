@@ -176,8 +176,12 @@ impl HeadScan {
         let mut parts = line.split(|byte| *byte == b' ');
         let (method, target) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         if method == b"CONNECT" {
-            // What follows may be of another protocol, so that the connection cannot stay open (RFC 9110, section 9.3.6).
-            return Err(HeadFault::Tunnel);
+            // What follows may be of another protocol, so that the connection cannot stay open (RFC 9110, section 9.3.6). A
+            // path names an endpoint, which does not have the method.
+            self.closes = true;
+            if !target.starts_with(b"/") {
+                return Err(HeadFault::Tunnel);
+            }
         }
         if memchr::memchr(b'#', target).is_some() {
             return Err(HeadFault::Fragment);

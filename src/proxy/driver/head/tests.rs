@@ -74,7 +74,7 @@ fn head_faults_are_found_at_every_split() {
         ("POST * HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::Target),
         ("OPTIONS ** HTTP/1.1\r\nHost: a\r\n\r\n", HeadFault::Target),
         ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", HeadFault::Tunnel),
-        ("CONNECT /x HTTP/1.1\r\nHost: a:443\r\n\r\n", HeadFault::Tunnel),
+        ("CONNECT http://a/ HTTP/1.1\r\nHost: a:443\r\n\r\n", HeadFault::Tunnel),
         ("POST / HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n", HeadFault::Codings),
         (
             "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
