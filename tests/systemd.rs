@@ -165,7 +165,10 @@ fn unit_fits_the_production_example() {
     let file = root().join("conf/production/gateway.toml");
     let settings = config::load(&file, &NoSecrets).unwrap().settings;
     let stop: u64 = setting("TimeoutStopSec").trim_end_matches('s').parse().unwrap();
-    assert!(stop > settings.drain.as_secs() + 10, "systemd would kill a gateway that still drains");
+    assert!(
+        stop > (settings.lame_duck + settings.drain).as_secs() + 10,
+        "systemd would kill a gateway that still drains"
+    );
     let descriptors: usize = setting("LimitNOFILE").parse().unwrap();
     assert!(descriptors > 2 * settings.limits.connections + settings.limits.pool);
     assert!(settings.upgrade_socket.starts_with(format!("/run/{}", setting("RuntimeDirectory"))));

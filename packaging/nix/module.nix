@@ -88,7 +88,7 @@ in
         ExecStart = "${lib.getExe cfg.package} serve --conf ${checked}/gateway.toml";
         ExecReload = "${pkgs.coreutils}/bin/kill -HUP $MAINPID";
         KillMode = "mixed";
-        # Above server.drain.
+        # Above server.lame_duck and server.drain together.
         TimeoutStopSec = "150s";
         Restart = "on-failure";
         RestartSec = "1s";

@@ -3,8 +3,6 @@
 //! Contains arguments, terminal output and exit statuses. Functions that are useful without a terminal must not live
 //! here.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "output of the command line")]
-
 mod accounts;
 mod admin;
 mod audit;
@@ -17,6 +15,7 @@ mod health;
 pub mod import;
 mod keys;
 mod man;
+mod out;
 mod record;
 mod replay;
 mod schema;
@@ -50,9 +49,9 @@ struct Cli {
 enum Command {
     /// Run the gateway.
     ///
-    /// Signals: SIGHUP reloads routes and keys; SIGTERM and SIGINT stop the gateway after the requests in flight;
-    /// SIGUSR2 starts a new process of the program and hands the listeners over to it; SIGQUIT hands them to a process
-    /// that was started with --upgrade.
+    /// Signals: SIGHUP reloads routes and keys; SIGTERM stops the gateway after the lame duck time and the requests in
+    /// flight, SIGINT after the requests in flight; SIGUSR2 starts a new process of the program and hands the listeners
+    /// over to it; SIGQUIT hands them to a process that was started with --upgrade.
     Serve(serve::ServeArgs),
     /// Check a configuration: report every fault at once, with its position and a hint.
     ///
@@ -152,19 +151,6 @@ pub fn run() -> ExitCode {
         Command::Schema(options) => schema::run(&options),
         Command::Completions(options) => completions::run(&options),
         Command::Man(options) => man::run(&options),
-    }
-}
-
-/// Writes a document to standard output. A reader that closes early, such as `head`, is no error.
-///
-/// # Errors
-/// Returns an error if standard output cannot be written for another reason.
-fn print(document: &[u8]) -> std::io::Result<()> {
-    use std::io::Write as _;
-    let mut out = std::io::stdout().lock();
-    match out.write_all(document).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
-        _ => Ok(()),
     }
 }
 

@@ -75,6 +75,7 @@ fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
         threads,
         upgrade_socket,
         websocket,
+        lame_duck,
         drain,
         limits,
         reload: ReloadRules { allow_empty, settle },
@@ -96,6 +97,7 @@ fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
     writeln!(out, "keys           = {}", paths(keys))?;
     writeln!(out, "threads        = {threads}")?;
     writeln!(out, "websocket      = {websocket}")?;
+    writeln!(out, "lame_duck      = {}", span(*lame_duck))?;
     writeln!(out, "drain          = {}", span(*drain))?;
     writeln!(out, "upgrade_socket = {}", text(&upgrade_socket.display().to_string()))?;
     write_proxies(out, trusted_proxies)?;

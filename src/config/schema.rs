@@ -291,7 +291,8 @@ fn other(path: &str) -> Option<KeyType> {
         }
         "server.cors.max_age" => KeyType::Duration,
         "server.threads" => KeyType::Integer(0, 1024),
-        "server.drain"
+        "server.lame_duck"
+        | "server.drain"
         | "reload.settle"
         | "tokens.lifetime"
         | "provider.check.every"

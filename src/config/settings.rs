@@ -43,6 +43,8 @@ pub struct Settings {
     pub upgrade_socket: PathBuf,
     /// Whether the responses API is served over WebSocket too.
     pub websocket: bool,
+    /// Lame duck time: how long a process that was told to stop goes on to accept, while it is not ready.
+    pub lame_duck: Duration,
     /// Drain limit: how long a shutdown waits for requests in flight.
     pub drain: Duration,
     /// Resource limits and time-outs.
@@ -262,6 +264,9 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
             keys: sources::read(server, "keys", "keys.toml", folder),
             upgrade_socket: path("upgrade_socket", "model-gateway.upgrade.sock"),
             websocket: server.boolean("websocket").unwrap_or(true),
+            // Only a balancer that reads /readyz makes use of it, and the interval of its checks decides how long it takes.
+            // Without one, a stop would take longer for nothing.
+            lame_duck: server.duration("lame_duck").unwrap_or(Duration::ZERO),
             drain: server.duration("drain").unwrap_or(Duration::from_secs(30)),
             threads: usize::try_from(threads).unwrap_or(0),
             admin: admin.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 9090))),

@@ -213,9 +213,11 @@ class Chart(unittest.TestCase):
         self.assertEqual({mount["name"] for mount in container["volumeMounts"]}, volumes)
         self.assertEqual(container["args"], ["serve", "--conf", "/etc/model-gateway-settings/gateway.toml", "--watch"])
         self.assertNotIn("checksum/routes", pod["metadata"]["annotations"])
-        # Longer than the drain of the gateway.
-        self.assertEqual(self.gateway_toml(objects)[1]["server"]["drain"], "120s")
-        self.assertEqual(pod["spec"]["terminationGracePeriodSeconds"], 150)
+        # Longer than the lame duck time and the drain of the gateway.
+        server = self.gateway_toml(objects)[1]["server"]
+        self.assertEqual((server["lame_duck"], server["drain"]), ("10s", "120s"))
+        self.assertEqual(pod["spec"]["terminationGracePeriodSeconds"], 160)
+        self.assertNotIn("lifecycle", pod["spec"]["containers"][0])
         self.assertNotIn(("NetworkPolicy", "gw-model-gateway"), objects)
         self.assertNotIn(("ServiceMonitor", "gw-model-gateway"), objects)
 
@@ -230,7 +232,7 @@ class Chart(unittest.TestCase):
             extraVolumeMounts=[{"name": "tls", "mountPath": "/etc/model-gateway-tls"}],
             networkPolicy={"enabled": True, "monitoring": [{"namespaceSelector": {}}]},
             metrics={"serviceMonitor": {"enabled": True, "interval": "30s", "labels": {"release": "prometheus"}},
-                     "prometheusRule": {"enabled": True, "labels": {}}},
+                     "prometheusRule": {"enabled": True, "labels": {}, "runbooks": "https://docs.example/"}},
         )
         pod = objects["StatefulSet", "gw-model-gateway"]["spec"]["template"]
         container = pod["spec"]["containers"][0]
@@ -246,7 +248,11 @@ class Chart(unittest.TestCase):
         self.assertEqual(settings["admin"]["tokens"], "/etc/model-gateway-admin/admin.toml")
         self.assertEqual((settings["store"]["valkey"], settings["limits"]["requests"]), ("redis://valkey:6379/0", 100))
         self.assertEqual(len(objects["NetworkPolicy", "gw-model-gateway"]["spec"]["ingress"]), 2)
-        self.assertTrue(objects["PrometheusRule", "gw-model-gateway"]["spec"]["groups"])
+        groups = objects["PrometheusRule", "gw-model-gateway"]["spec"]["groups"]
+        runbooks = [rule["annotations"]["runbook"] for group in groups for rule in group["rules"] if "alert" in rule]
+        self.assertTrue(runbooks)
+        for runbook in runbooks:
+            self.assertRegex(runbook, r"^https://docs\.example/\S+\.md#")
         self.assertEqual(objects["PodDisruptionBudget", "gw-model-gateway"]["spec"]["maxUnavailable"], 1)
         with self.assertRaises(chart.Failure):
             self.rendered(replicas=2)
@@ -263,6 +269,12 @@ class Chart(unittest.TestCase):
             with tempfile.TemporaryDirectory() as folder:
                 text = self.gateway_toml(objects)[0].replace("/etc/model-gateway/", f"{folder}/")
                 (Path(folder) / "gateway.toml").write_text(text)
+                # The image has the price list where no volume of the chart hides it.
+                prices = tomllib.loads(data["routes.toml"])["prices"]
+                mounts = objects["StatefulSet", "gw-model-gateway"]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+                self.assertFalse([mount for mount in mounts if prices.startswith(mount["mountPath"] + "/")])
+                self.assertIn(f'"$root{prices}"', (DOCKER / "rootfs").read_text())
+                data["routes.toml"] = data["routes.toml"].replace(prices, str(ROOT / "conf/prices.toml"))
                 for name in ["routes.toml", "keys.toml"]:
                     (Path(folder) / name).write_text(data[name])
                 run(str(binary), "check", "--no-secrets", "--conf", f"{folder}/gateway.toml")

@@ -53,6 +53,7 @@ mod importing_samples;
 mod invoke_ingress;
 mod jobs;
 mod keys;
+mod lame_duck;
 mod large;
 mod limits;
 mod linked;

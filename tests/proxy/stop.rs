@@ -33,7 +33,7 @@ pub(crate) async fn rest(client: &mut Client, mut seen: Vec<u8>) -> (String, Pie
     }
 }
 
-async fn refuses(gateway: &Gateway) {
+pub(crate) async fn refuses(gateway: &Gateway) {
     soon(async {
         while TcpStream::connect(gateway.addr).await.is_ok() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;

@@ -124,7 +124,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
             match self.send_request(&mut upstream).await {
                 Ok(written) => {
                     // Before the head is written, which announces the close.
-                    self.close_if_draining();
+                    self.close_if_stopping();
                     let outcome = Forwarding::run(self, &mut upstream, &peer).await;
                     self.release(upstream, &peer, &outcome, written);
                     if self.proxy.has_remedy(self.ctx) && Box::pin(self.remedy(&outcome)).await {

@@ -1,4 +1,4 @@
-//! Shutdown state of the process: readiness, requests in flight, draining, and the drain limit.
+//! Shutdown state of the process: readiness, lame duck time, requests in flight, draining, and the drain limit.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,10 +14,13 @@ use crate::sync::{DrainCount, PerThread};
 #[derive(Debug)]
 pub struct Shutdown {
     serving: AtomicBool,
+    /// True from the start of the lame duck time, or of the drain if there is none.
+    stopping: AtomicBool,
     /// True from the start of the drain; set after that of `guards`.
     draining: AtomicBool,
     deadline_passed: AtomicBool,
     guards: &'static Guards,
+    stop_announced: Notify,
     drain_started: Notify,
     /// One for each thread: every response registers, and `Notify` has a lock.
     deadline: PerThread<Notify>,
@@ -35,10 +38,12 @@ impl Shutdown {
     pub fn new() -> Arc<Self> {
         Arc::new(Shutdown {
             serving: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             deadline_passed: AtomicBool::new(false),
             // Once in a process. A guard that counted its references would write to one cache line for all requests.
             guards: Box::leak(Box::default()),
+            stop_announced: Notify::new(),
             drain_started: Notify::new(),
             deadline: PerThread::filled(Notify::new),
         })
@@ -54,8 +59,26 @@ impl Shutdown {
         self.serving.load(Ordering::Acquire)
     }
 
+    /// Starts the lame duck time: the process still accepts, but it is not ready, and every response asks its client to
+    /// connect anew.
+    pub fn become_lame_duck(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.stop_announced.notify_waiters();
+    }
+
+    /// Returns whether the process is about to stop: it is a lame duck, or it drains.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Resolves when the process is about to stop.
+    pub fn stopping(&self) -> impl Future<Output = ()> + Send {
+        Raised { flag: &self.stopping, notified: Box::pin(self.stop_announced.notified()), waker: None }
+    }
+
     /// Starts the drain: the process accepts no new requests.
     pub fn drain(&self) {
+        self.become_lame_duck();
         let idle = self.guards.count.drain();
         self.draining.store(true, Ordering::Release);
         self.drain_started.notify_waiters();

@@ -144,10 +144,10 @@ impl Gateway {
         self.write_reply(client, ctx, head, body).await
     }
 
-    /// Disables keep-alive while the process drains: the response then says `Connection: close`, before the client
+    /// Disables keep-alive while the process is about to stop: the response then says `Connection: close`, before the client
     /// sends another request on a connection that is about to close.
     pub(in crate::proxy) fn close_if_stopping(&self, client: &mut Client) {
-        if self.shutdown.is_draining() {
+        if self.shutdown.is_stopping() {
             client.set_keepalive(None);
         }
     }

@@ -63,7 +63,7 @@ impl Gateway {
         // Set keep-alive explicitly: Pingora would otherwise take an unlimited one over from the request's head.
         let http10 = head.version < http::Version::HTTP_11;
         // `None` means that Pingora found a reason to close: the client's wish, or two lengths in one head.
-        let keep = !http10 && !self.shutdown.is_draining() && client.get_keepalive().is_some();
+        let keep = !http10 && !self.shutdown.is_stopping() && client.get_keepalive().is_some();
         client.set_keepalive(keep.then(|| self.limits.keepalive.as_secs().max(1)));
         client.set_read_timeout(Some(self.limits.body_timeout));
         client.set_write_timeout(Some(self.limits.write_timeout));

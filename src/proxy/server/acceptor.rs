@@ -15,7 +15,7 @@ use pingora::protocols::Stream;
 use pingora::server::ShutdownWatch;
 use prometheus::IntGauge;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::listeners::{ListenerPolicy, ListenerTable};
 use super::proxy_header::ProxyHeaderReader;
@@ -126,11 +126,39 @@ impl Acceptor {
             // HTTP/2 interleaves heads and bodies of many streams, so the head time-out cannot apply to the connection.
             stream.head_complete();
             drop(held);
-            Box::pin(self.http2.process_new(stream, shutdown)).await;
+            Box::pin(self.serve_http2(stream, shutdown)).await;
             None
         } else {
             let first = stream.take_first();
             http1::serve(&self.gateway, stream, first, held).await
+        }
+    }
+
+    /// Serves an HTTP/2 connection. Its client is told to connect anew (GOAWAY) when the process is about to stop: at
+    /// once, or after [`http1::NEW_CONNECTION_GRACE`] if it has connected since, so that it can send its first request.
+    async fn serve_http2(&self, stream: Stream, shutdown: &ShutdownWatch) {
+        let state = &self.gateway.shutdown;
+        let (leave, leaving) = watch::channel(false);
+        let is_new = state.is_stopping();
+        let tell = async {
+            let mut shutdown = shutdown.clone();
+            let announced = async {
+                state.stopping().await;
+                if is_new {
+                    tokio::time::sleep(http1::NEW_CONNECTION_GRACE).await;
+                }
+            };
+            tokio::select! {
+                () = announced => {}
+                _ = shutdown.changed() => {}
+            }
+            let _ = leave.send(true);
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            () = tell => {}
+            _ = self.http2.process_new(stream, &leaving) => {}
         }
     }
 

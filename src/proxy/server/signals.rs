@@ -3,7 +3,8 @@
 //! | signal | effect |
 //! |---|---|
 //! | SIGHUP | reload routes, keys and certificates; reopen the access log |
-//! | SIGTERM, SIGINT | drain: responses in progress end, with an error at the drain limit; the second time: exit |
+//! | SIGTERM | lame duck time, then drain: responses in progress end, with an error at the drain limit; a further one ends the lame duck time, or exits |
+//! | SIGINT | drain at once; the second time: exit |
 //! | SIGQUIT | transfer the listeners to the process that was started with `--upgrade`, then drain |
 //! | SIGUSR2 | start this program with `--upgrade` and transfer the listeners to it |
 
@@ -222,10 +223,10 @@ impl Signals {
         let (mut reload, mut once_more, mut cause) = (BackgroundTask(None), false, HANGUP);
         let mut upgrade = BackgroundTask(None);
         // Reloads and upgrades run as tasks, so that SIGTERM takes effect during a slow file or a hung process.
-        loop {
+        let at_once = loop {
             tokio::select! {
-                _ = streams.terminate.recv() => break,
-                _ = streams.interrupt.recv() => break,
+                _ = streams.terminate.recv() => break false,
+                _ = streams.interrupt.recv() => break true,
                 () = changes.changed() => {
                     tracing::info!("configuration files have changed");
                     once_more = reload.is_running();
@@ -265,13 +266,35 @@ impl Signals {
                     tokio::task::spawn_blocking(memory::trim);
                 },
             }
-        }
+        };
         // Dropping the task kills a new process that does not serve yet.
         upgrade.cancel().await;
-        tracing::info!(limit = ?self.settings.drain, in_flight = self.shutdown.in_flight(), "stopping");
         notify(&[NotifyState::Stopping]);
+        if !at_once {
+            self.be_lame_duck(&mut streams).await;
+        }
+        tracing::info!(limit = ?self.settings.drain, in_flight = self.shutdown.in_flight(), "stopping");
         self.shutdown.drain();
         self.stop(streams, false)
+    }
+
+    /// Goes on to accept until the balancers before the gateway have noticed that it is not ready, or until a further
+    /// signal.
+    async fn be_lame_duck(&self, streams: &mut Streams) {
+        let time = self.settings.lame_duck;
+        if time.is_zero() {
+            return;
+        }
+        tracing::info!(
+            ?time,
+            "not ready any more; connections are accepted until the lame duck time is over"
+        );
+        self.shutdown.become_lame_duck();
+        tokio::select! {
+            () = tokio::time::sleep(time) => {}
+            _ = streams.terminate.recv() => tracing::info!("a second signal ends the lame duck time"),
+            _ = streams.interrupt.recv() => tracing::info!("a second signal ends the lame duck time"),
+        }
     }
 
     /// Starts the drain task, which exits the process, and makes Pingora close the listeners.

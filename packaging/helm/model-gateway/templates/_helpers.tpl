@@ -41,6 +41,7 @@ listen         = ["{{ .Values.config.address }}:8080"]
 admin          = "{{ .Values.config.address }}:9090"
 routes         = "/etc/model-gateway/routes.toml"
 keys           = "/etc/model-gateway/keys.toml"
+lame_duck      = "{{ .Values.config.lameDuckSeconds }}s"
 drain          = "{{ .Values.config.drainSeconds }}s"
 upgrade_socket = "/tmp/upgrade.sock"
 {{ .Values.config.server }}
