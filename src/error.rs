@@ -65,6 +65,8 @@ pub enum ErrorKind {
     OverLimit,
     /// The spend limit of a day or month is reached.
     SpendLimit,
+    /// The request alone may cost more than a spend limit; a later attempt cannot succeed.
+    OverSpendLimit,
     /// The account's balance is insufficient.
     EmptyBalance,
     /// The ledger is unavailable.
@@ -136,7 +138,7 @@ pub struct ErrorRow {
 
 impl ErrorKind {
     /// All kinds, for the tables in docs and metrics.
-    pub const ALL: [ErrorKind; 45] = [
+    pub const ALL: [ErrorKind; 46] = [
         ErrorKind::InvalidHead,
         ErrorKind::HeadTooLarge,
         ErrorKind::HeaderTimeout,
@@ -159,6 +161,7 @@ impl ErrorKind {
         ErrorKind::RateLimited,
         ErrorKind::OverLimit,
         ErrorKind::SpendLimit,
+        ErrorKind::OverSpendLimit,
         ErrorKind::EmptyBalance,
         ErrorKind::LedgerUnavailable,
         ErrorKind::UnknownModel,
@@ -218,6 +221,7 @@ impl ErrorKind {
             ErrorKind::RateLimited          => row("rate_limited",          D, 429, ("rate_limit_exceeded", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", false),
             ErrorKind::OverLimit            => row("over_limit",            D, 429, ("rate_limit_exceeded", Some("rate_limit_exceeded")), "rate_limit_error", "RESOURCE_EXHAUSTED", true),
             ErrorKind::SpendLimit           => row("spend_limit",           D, 429, ("insufficient_quota", Some("insufficient_quota")), "billing_error",  "RESOURCE_EXHAUSTED", true),
+            ErrorKind::OverSpendLimit       => row("over_spend_limit",      D, 429, ("insufficient_quota", Some("insufficient_quota")), "billing_error",  "RESOURCE_EXHAUSTED", true),
             // Clients of the messages format get 402 instead (see `proxy::gateway::admit`).
             ErrorKind::EmptyBalance         => row("empty_balance",         D, 429, ("insufficient_quota", Some("insufficient_quota")), "billing_error",  "RESOURCE_EXHAUSTED", true),
             ErrorKind::LedgerUnavailable    => row("ledger_unavailable",    I, 503, ("service_unavailable", Some("service_unavailable")), "svc_api_error",  "UNAVAILABLE",        false),

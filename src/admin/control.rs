@@ -110,6 +110,8 @@ pub struct LimitUse {
     /// Spend of this day and this month, with what requests in progress have reserved, in nano-units. `None` if no
     /// request has needed it yet.
     pub spent: Option<(i64, i64)>,
+    /// Tokens and cost, in nano-units, of the last request that exceeded a limit by itself; 0 if one was admitted since.
+    pub oversized: (u64, i64),
 }
 
 /// Control of the running gateway.

@@ -4,7 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -36,6 +36,17 @@ impl UsageLimits {
     /// Returns true if spend is limited.
     pub fn has_spend(&self) -> bool {
         self.spend_per_day.is_some() || self.spend_per_month.is_some()
+    }
+
+    /// Returns the limit that a request exceeds by itself, so that no wait helps: its tokens or its cost, in nano-units,
+    /// are above the whole limit. `None` if there is none.
+    pub fn exceeded_alone(&self, tokens: u64, cost: i64) -> Option<Exceeded> {
+        let tokens = self.tokens_per_minute.filter(|limit| tokens > *limit);
+        let spend = |limit: Option<i64>| limit.filter(|limit| cost > *limit).map(i64::unsigned_abs);
+        let of = |which, limit: Option<u64>| limit.map(|limit| Exceeded { which, limit, wait: None });
+        of(Which::Tokens, tokens)
+            .or_else(|| of(Which::SpendPerMonth, spend(self.spend_per_month)))
+            .or_else(|| of(Which::SpendPerDay, spend(self.spend_per_day)))
     }
 }
 
@@ -98,6 +109,8 @@ pub struct LimitState {
     tokens: Gcra,
     in_flight: AtomicU32,
     spend: Mutex<Spend>,
+    /// Tokens and cost of the last request that exceeded a limit by itself; 0 if one was admitted since.
+    oversized: (AtomicU64, AtomicI64),
     /// Quota lease, if several gateways share the limits. It then replaces all other fields.
     quota_lease: Option<Box<QuotaLease>>,
 }
@@ -169,10 +182,29 @@ impl LimitState {
         limits: &UsageLimits,
         request: &LimitRequest,
     ) -> Result<LimitGrant, Denied> {
-        match &self.quota_lease {
+        if let Some(exceeded) = limits.exceeded_alone(request.tokens, request.cost) {
+            self.set_oversized(request.tokens, request.cost);
+            return Err(Denied::LimitReached(exceeded));
+        }
+        let admitted = match &self.quota_lease {
             None => self.admit_local(limits, request).map_err(Denied::LimitReached),
             Some(lease) => lease.take(limits, request).map(|()| self.grant(limits, request)),
+        };
+        if admitted.is_ok() && self.oversized() != (0, 0) {
+            self.set_oversized(0, 0);
         }
+        admitted
+    }
+
+    /// Returns the tokens and the cost, in nano-units, of the last request that exceeded a limit by itself; 0 if there was
+    /// none, or one was admitted since.
+    pub fn oversized(&self) -> (u64, i64) {
+        (self.oversized.0.load(Ordering::Relaxed), self.oversized.1.load(Ordering::Relaxed))
+    }
+
+    fn set_oversized(&self, tokens: u64, cost: i64) {
+        self.oversized.0.store(tokens, Ordering::Relaxed);
+        self.oversized.1.store(cost, Ordering::Relaxed);
     }
 
     /// Returns the grant of a request that the coordinator has admitted.
@@ -387,80 +419,4 @@ fn add(sum: &mut i64, amount: i64) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn limit_request(tokens: u64, cost: i64) -> LimitRequest {
-        LimitRequest { now: 0, calendar: Calendar::at(1_790_000_000), tokens, cost }
-    }
-
-    fn limits() -> UsageLimits {
-        UsageLimits {
-            requests_per_minute: Some(10),
-            tokens_per_minute: Some(1_000),
-            concurrent: Some(2),
-            spend_per_day: Some(500),
-            spend_per_month: Some(800),
-        }
-    }
-
-    #[test]
-    fn limit_concurrency_is_released_on_drop_settle_and_undo() {
-        let state = Arc::new(LimitState::new());
-        let only = UsageLimits { concurrent: Some(2), ..UsageLimits::default() };
-        let first = state.admit_local(&only, &limit_request(0, 0)).unwrap();
-        let second = state.admit_local(&only, &limit_request(0, 0)).unwrap();
-        assert_eq!(state.admit_local(&only, &limit_request(0, 0)).unwrap_err().which, Which::Concurrent);
-        drop(first);
-        let third = state.admit_local(&only, &limit_request(0, 0)).unwrap();
-        second.settle(0, 0, 0);
-        third.undo();
-        assert!(state.is_idle(0, &Calendar::at(0)));
-    }
-
-    #[test]
-    fn limit_refusal_consumes_nothing() {
-        let state = Arc::new(LimitState::new());
-        let refused = state.admit_local(&limits(), &limit_request(1_001, 0)).unwrap_err();
-        assert_eq!((refused.which, refused.wait), (Which::Tokens, None));
-        let refused = state.admit_local(&limits(), &limit_request(0, 501)).unwrap_err();
-        assert_eq!((refused.which, refused.limit), (Which::SpendPerDay, 500));
-        assert!(state.is_idle(0, &Calendar::at(1_790_000_000)));
-    }
-
-    #[test]
-    fn limit_estimate_is_corrected_by_reported_usage() {
-        let state = Arc::new(LimitState::new());
-        let grant = state.admit_local(&limits(), &limit_request(1_000, 400)).unwrap();
-        let (requests, tokens) = state.remaining(&limits(), 0);
-        assert_eq!((requests.unwrap().remaining, tokens.unwrap().remaining), (9, 0));
-        assert_eq!(state.admit_local(&limits(), &limit_request(1, 0)).unwrap_err().which, Which::Tokens);
-        grant.settle(0, 100, 50);
-        let grant = state.admit_local(&limits(), &limit_request(900, 450)).unwrap();
-        assert_eq!(state.admit_local(&limits(), &limit_request(0, 1)).unwrap_err().which, Which::SpendPerDay);
-        grant.settle(0, 1_900, 500);
-        // 2,000 of 1,000 tokens are used: it takes a minute until the first one is available again.
-        let refused = state.admit_local(&limits(), &limit_request(1, 0)).unwrap_err();
-        assert_eq!(refused.wait, Some(Duration::from_millis(60_060)));
-        // Above the day's limit by what the request cost beyond its estimate.
-        let free = UsageLimits { tokens_per_minute: None, ..limits() };
-        assert_eq!(state.admit_local(&free, &limit_request(0, 0)).unwrap_err().which, Which::SpendPerDay);
-        // The next day, only the month's limit is reached.
-        let tomorrow =
-            LimitRequest { calendar: Calendar::at(1_790_000_000 + 86_400), ..limit_request(0, 251) };
-        assert_eq!(state.admit_local(&free, &tomorrow).unwrap_err().which, Which::SpendPerMonth);
-        state.admit_local(&free, &LimitRequest { cost: 250, ..tomorrow }).unwrap();
-    }
-
-    #[test]
-    fn limit_spend_before_the_start_is_counted_once() {
-        let state = Arc::new(LimitState::new());
-        let calendar = limit_request(0, 0).calendar;
-        assert!(state.needs_spend());
-        state.load_spend(&calendar, 450, 450);
-        state.load_spend(&calendar, 450, 450);
-        assert!(!state.needs_spend());
-        assert!(state.admit_local(&limits(), &limit_request(0, 50)).is_ok());
-        assert!(state.admit_local(&limits(), &limit_request(0, 51)).is_err());
-    }
-}
+mod tests;

@@ -140,6 +140,20 @@ impl Endpoint {
         matches!(self, Endpoint::Invoke { .. }).then_some(Format::Converse)
     }
 
+    /// Returns the member with which a request of this endpoint limits the tokens of its response. `None` if it has none.
+    pub fn output_limit_member(&self) -> Option<&'static str> {
+        match self {
+            Endpoint::Chat => Some("max_completion_tokens"),
+            Endpoint::Messages | Endpoint::Invoke { .. } => Some("max_tokens"),
+            Endpoint::Responses => Some("max_output_tokens"),
+            Endpoint::Converse { .. } => Some("inferenceConfig.maxTokens"),
+            Endpoint::Native { action: Action::Generate | Action::Stream { .. }, .. } => {
+                Some("generationConfig.maxOutputTokens")
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the upstream API that serves the endpoint in its own format. `None` for endpoints that the gateway
     /// answers itself.
     pub fn api(&self) -> Option<Api> {

@@ -7,7 +7,7 @@ use crate::support::form::{Form, every_form, provider_error};
 use crate::support::gateway::Gateway;
 use crate::support::setup::{Setup, key};
 use crate::support::upstream::Upstream;
-use crate::support::{Gate, http2, reply};
+use crate::support::{Gate, http2, reply, soon};
 
 const LIMITED: &str = "client-key-of-lia-0010";
 
@@ -271,6 +271,73 @@ async fn limit_spend_is_enforced_and_survives_a_reload() {
         assert_eq!(gateway.ask(asking(form, false)).await.status(), 200, "another key's name");
     })
     .await;
+}
+
+/// A limit that the request alone exceeds: no wait helps, and the message says what does.
+#[tokio::test]
+async fn limit_below_the_cost_of_one_request_is_told_as_such() {
+    every_form(|form| async move {
+        // 64 output tokens in the messages format and 4,096 in the others are reserved.
+        let (upstream, gateway) =
+            limited(form, "limits = { spend_per_day = 0.0001, spend_per_month = 1 }", "").await;
+        for _ in 0..2 {
+            let refused = gateway.ask(asking(form, false)).await;
+            assert_eq!(refused.status(), 429, "{}", refused.text());
+            assert_eq!((refused.get("retry-after"), refused.get("x-should-retry")), (None, Some("false")));
+            let (kind, message) = form.error(&refused);
+            let (expected, member) = match form {
+                Form::Chat => ("insufficient_quota", "max_completion_tokens"),
+                Form::Responses => ("insufficient_quota", "max_output_tokens"),
+                Form::Messages => ("billing_error", "max_tokens"),
+                Form::Generate => ("RESOURCE_EXHAUSTED", "generationConfig.maxOutputTokens"),
+            };
+            assert_eq!(kind, expected);
+            for part in ["0.0001 a day", "may cost 0.00", member, "Waiting does not help"] {
+                assert!(message.contains(part), "{part}: {message}");
+            }
+            if form == Form::Messages {
+                assert_eq!(
+                    refused.get("anthropic-ratelimit-unified-status"),
+                    Some("allowed"),
+                    "nothing is used"
+                );
+            }
+        }
+        assert_eq!(upstream.count(), 0);
+        let lines = gateway.wait_for_log(2).await;
+        assert_eq!(lines[0]["error"], "over_spend_limit");
+        let refused = [("scope", "key"), ("limit", "spend_per_day")];
+        assert_eq!(gateway.metrics().await.sum("gateway_limit_refusals_total", &refused), 2.0);
+    })
+    .await;
+}
+
+/// An account whose limits are configured, and which nobody has credited: the refusal names the balance.
+#[tokio::test]
+async fn limit_of_an_account_is_no_credit() {
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let mut setup = Setup::providers(upstream.addr).priced("input = 1\noutput = 2").account("other", "1");
+    setup.keys += &key("lia", LIMITED, "account = \"acme\"");
+    setup.keys += "[[account]]\nname = \"acme\"\nlimits = { spend_per_month = 50 }\n";
+    let gateway = Gateway::start(&setup).await;
+    let answer = gateway.ask(asking(Form::Chat, false)).await;
+    assert_eq!(answer.status(), 401, "{}", answer.text());
+    assert!(answer.text().contains("never credited"), "{}", answer.text());
+    assert!(answer.text().contains("limit is not the reason"), "{}", answer.text());
+    gateway.command(&["accounts", "create", "acme"]);
+    let answer = soon(async {
+        loop {
+            let answer = gateway.ask(asking(Form::Chat, false)).await;
+            if answer.status() != 401 {
+                return answer;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    assert_eq!((answer.status(), answer.get("retry-after")), (429, None), "{}", answer.text());
+    assert!(answer.text().contains("balance of your account is too low"), "{}", answer.text());
+    assert!(answer.text().contains("limit is not the reason"), "{}", answer.text());
 }
 
 #[tokio::test]

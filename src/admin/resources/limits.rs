@@ -28,6 +28,8 @@ const ROWS: usize = 100;
 const MOST_ROWS: usize = 1_000;
 /// Parts in which shares are compared.
 const MILLIONTHS: u32 = 1_000_000;
+/// Why a limit refuses requests although it is not used up.
+const REASONS: [&str; 1] = ["request_exceeds_limit"];
 /// Whose limits there are.
 const SCOPES: [&str; 2] = ["key", "account"];
 
@@ -50,6 +52,13 @@ const LIMIT: Record = Record {
             MemberType::Time,
             "Time at which all of it is there again; null if that is not known.",
         ),
+        optional(
+            "reason",
+            MemberType::OneOf(&REASONS),
+            "Why requests are refused although the limit is not used up: the last one needs more than the whole limit, so that \
+             no wait helps; a higher limit or a smaller request does. Null if there was none, or one was admitted since.",
+        ),
+        optional("needed", MemberType::Text, "What the request of `reason` needs."),
     ],
 };
 
@@ -110,6 +119,8 @@ struct InUse {
     is_money: bool,
     /// Time in Unix seconds at which all of it is there again. `None` if that is not known.
     resets: Option<i64>,
+    /// What the last request needs that exceeds the whole limit. `None` if there is none.
+    needed: Option<u64>,
 }
 
 impl InUse {
@@ -131,6 +142,8 @@ impl InUse {
             "remaining": self.used.map(|used| text(self.most.saturating_sub(used))),
             "share_percent": self.share(100),
             "resets": self.resets.map(time),
+            "reason": self.needed.map(|_| REASONS[0]),
+            "needed": self.needed.map(text),
         })
     }
 }
@@ -153,18 +166,21 @@ fn in_use(
     let (limits, calendar) = (&found.limits, Calendar::at(now));
     let later = |seconds: u64| Some(now.saturating_add(i64::try_from(seconds).unwrap_or(0)));
     let mut all = Vec::new();
-    for (name, most, rate) in [
-        ("requests_per_minute", limits.requests_per_minute, found.requests),
-        ("tokens_per_minute", limits.tokens_per_minute, found.tokens),
+    let (oversized, oversized_cost) = found.oversized;
+    for (name, most, rate, asked) in [
+        ("requests_per_minute", limits.requests_per_minute, found.requests, 0),
+        ("tokens_per_minute", limits.tokens_per_minute, found.tokens, oversized),
     ] {
         let Some(most) = most else { continue };
         let used = rate.map(|rate| most.saturating_sub(rate.remaining));
         let resets = rate.and_then(|rate| later(rate.reset.as_secs()));
-        all.push(InUse { name, most, used, is_money: false, resets });
+        let needed = Some(asked).filter(|asked| *asked > most);
+        all.push(InUse { name, most, used, is_money: false, resets, needed });
     }
     if let Some(most) = limits.concurrent {
         let used = found.in_flight.map(u64::from);
-        all.push(InUse { name: "concurrent", most: most.into(), used, is_money: false, resets: None });
+        let (name, most) = ("concurrent", most.into());
+        all.push(InUse { name, most, used, is_money: false, resets: None, needed: None });
     }
     if limits.spend_per_day.is_some() || limits.spend_per_month.is_some() {
         let (day, month) = match found.spent {
@@ -178,7 +194,8 @@ fn in_use(
         ] {
             let Some(most) = most else { continue };
             let (most, used) = (of(most), Some(of(used)));
-            all.push(InUse { name, most, used, is_money: true, resets: later(left) });
+            let needed = Some(of(oversized_cost)).filter(|needed| *needed > most);
+            all.push(InUse { name, most, used, is_money: true, resets: later(left), needed });
         }
     }
     Ok(all)

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::billing::{BudgetStatus, RateLimitStatus, RequestCharges};
 use super::context::Context;
 use super::phase::Identity;
-use crate::account::{Amount, ExpectedUsage, Key};
+use crate::account::{Account, Amount, ExpectedUsage, Key};
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::ledger::{AccountId, ReserveError, ReserveOutcome};
 use crate::limits::Denied;
@@ -23,6 +23,7 @@ use crate::proxy::Gateway;
 use crate::route::Model;
 use crate::telemetry::facts::EventKind;
 use crate::wire::Format;
+use crate::wire::path::Endpoint;
 use crate::wire::request::Body;
 
 /// Longest wait for a reservation, or for the coordinator's decision on a shared limit.
@@ -86,6 +87,7 @@ impl Gateway {
         model: &Model,
         expected: &ExpectedUsage<'_>,
     ) -> Result<(), ApiError> {
+        let hint = ctx.phase.endpoint().and_then(Endpoint::output_limit_member);
         let Some(identity) = ctx.phase.identity_mut() else { return Ok(()) };
         let Identity { key, accounting, expected_input, remaining, .. } = identity;
         *expected_input = expected.input;
@@ -137,7 +139,7 @@ impl Gateway {
                         trace.event(EventKind::LimitRefused { scope, limit });
                     }
                 }
-                return Err(self.denied_error(denied, cost, ctx.record.unix_seconds()));
+                return Err(self.denied_error(denied, (&ask, hint), ctx.record.unix_seconds()));
             }
         }
         let Some(account) = account else { return Ok(()) };
@@ -155,7 +157,7 @@ impl Gateway {
             Err(refused) => {
                 // The request is not made: return it to the rate limits as well.
                 charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
-                return Err(self.reserve_error(refused, cost, ctx.format));
+                return Err(self.reserve_error(refused, cost, account, ctx.format));
             }
         }
         Ok(())
@@ -197,13 +199,19 @@ impl Gateway {
         None
     }
 
-    /// Converts a denied limit to the client's error, and counts it. `now` is in Unix seconds.
-    fn denied_error(&self, (scope, denied): (Scope, Denied), cost: i64, now: i64) -> ApiError {
+    /// Converts a denied limit to the client's error, and counts it. `hint` is the member with which the client can ask for
+    /// less; `now` is in Unix seconds.
+    fn denied_error(
+        &self,
+        (scope, denied): (Scope, Denied),
+        (ask, hint): (&LimitRequest, Option<&str>),
+        now: i64,
+    ) -> ApiError {
         match denied {
             Denied::LimitReached(exceeded) => {
                 let labels = [scope.name(), exceeded.which.name()];
                 self.metrics.limit_refusals.with_label_values(&labels).inc();
-                limit_error(scope, &exceeded, cost, now)
+                limit_error(scope, &exceeded, (ask, hint), now)
             }
             Denied::NeedsCoordinator | Denied::CoordinatorDown => {
                 self.metrics.ledger_failures.with_label_values(&["limit", "unavailable"]).inc();
@@ -217,33 +225,36 @@ impl Gateway {
     /// # Errors
     /// Returns an error if the account is disabled or unknown, but not if the ledger is unavailable.
     pub(in crate::proxy) async fn check_account(&self, key: &Key, format: Format) -> Result<(), ApiError> {
-        let id = key.account.as_ref().and_then(|account| AccountId::shared(&account.name));
+        let Some(account) = &key.account else { return Ok(()) };
+        let id = AccountId::shared(&account.name);
         let (Some(ledger), Some(id)) = (&self.billing.ledger, id) else { return Ok(()) };
         // A reservation of zero checks the account and holds none of its balance.
         match ledger.reserve(&id, 0).within(RESERVE_TIMEOUT).await {
             Err(refused @ (ReserveError::UnknownAccount | ReserveError::Disabled)) => {
-                Err(self.reserve_error(refused, 0, format))
+                Err(self.reserve_error(refused, 0, account, format))
             }
             _ => Ok(()),
         }
     }
 
     /// Converts a failed reservation to the client's error, and counts it.
-    fn reserve_error(&self, refused: ReserveError, cost: i64, format: Format) -> ApiError {
+    fn reserve_error(&self, refused: ReserveError, cost: i64, account: &Account, format: Format) -> ApiError {
         match refused {
             ReserveError::UnknownAccount => {
-                ApiError::new(ErrorKind::UnknownAccount, "The account of this API key does not exist.")
+                let message =
+                    "The account of this API key does not exist: it has no balance and was never credited.";
+                ApiError::new(ErrorKind::UnknownAccount, message.to_owned() + not_the_limit(account.limits()))
             }
             ReserveError::Disabled => {
                 ApiError::new(ErrorKind::DisabledAccount, "The account of this API key is disabled.")
             }
             ReserveError::Empty { available } => {
                 self.metrics.limit_refusals.with_label_values(&["account", "balance"]).inc();
+                let (cost, available) = (Amount(cost), Amount(available.max(0)));
                 let message = format!(
-                    "The balance of your account is too low: this request may cost {}, and {} is available. Add \
-                     credit and try again.",
-                    Amount(cost),
-                    Amount(available.max(0))
+                    "The balance of your account is too low: this request may cost {cost}, and {available} is \
+                     available. Add credit and try again.{}",
+                    not_the_limit(account.limits())
                 );
                 let error = ApiError::new(ErrorKind::EmptyBalance, message);
                 // The messages format has a status for what only the payer can resolve.
@@ -254,6 +265,15 @@ impl Gateway {
                 unavailable()
             }
         }
+    }
+}
+
+/// What is said of the spend limits of an account without money, which are taken for its budget.
+fn not_the_limit(limits: &UsageLimits) -> &'static str {
+    if limits.has_spend() {
+        " The account's spend limit is not the reason: a limit is no credit."
+    } else {
+        ""
     }
 }
 
@@ -315,8 +335,18 @@ pub(in crate::proxy) fn unavailable() -> ApiError {
         .retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }
 
-fn limit_error(scope: Scope, exceeded: &Exceeded, cost: i64, now: i64) -> ApiError {
+fn limit_error(
+    scope: Scope,
+    exceeded: &Exceeded,
+    (ask, hint): (&LimitRequest, Option<&str>),
+    now: i64,
+) -> ApiError {
     let (whose, limit) = (scope.name(), exceeded.limit);
+    let cost = Amount(ask.cost);
+    let advice = || match hint {
+        Some(member) => format!("Set a lower {member}, shorten the input, or ask for a higher limit."),
+        None => "Ask for less at a time, or for a higher limit.".to_owned(),
+    };
     let error = match (exceeded.which, exceeded.wait) {
         (Which::Requests, _) => {
             let message = format!("Rate limit reached: this {whose} may make {limit} requests per minute.");
@@ -328,7 +358,10 @@ fn limit_error(scope: Scope, exceeded: &Exceeded, cost: i64, now: i64) -> ApiErr
         }
         (Which::Tokens, None) => {
             let message = format!(
-                "Request too large: this {whose} may use {limit} tokens per minute, and this request alone needs more."
+                "Request too large: this {whose} may use {limit} tokens per minute, and this request alone needs {}. \
+                 Waiting does not help. {}",
+                ask.tokens,
+                advice()
             );
             ApiError::new(ErrorKind::OverLimit, message)
         }
@@ -336,17 +369,24 @@ fn limit_error(scope: Scope, exceeded: &Exceeded, cost: i64, now: i64) -> ApiErr
             let message = format!("Rate limit reached: this {whose} may make {limit} requests at a time.");
             ApiError::new(ErrorKind::RateLimited, message)
         }
-        (Which::SpendPerDay | Which::SpendPerMonth, _) => {
+        (Which::SpendPerDay | Which::SpendPerMonth, wait) => {
             let span = if exceeded.which == Which::SpendPerDay { "day" } else { "month" };
             let limit = Amount(i64::try_from(limit).unwrap_or(i64::MAX));
+            if wait.is_none() {
+                let message = format!(
+                    "Request too large: this {whose} may spend {limit} a {span} (UTC), and this request alone may cost \
+                     {cost}. Waiting does not help. {}",
+                    advice()
+                );
+                return ApiError::new(ErrorKind::OverSpendLimit, message);
+            }
             let message = format!(
-                "Spending limit reached: this {whose} may spend {limit} a {span} (UTC), and this request may cost {}.",
-                Amount(cost)
+                "Spending limit reached: this {whose} may spend {limit} a {span} (UTC), and this request may cost {cost}."
             );
             // Not 402 in the messages format, as for an empty balance: the limit ends with its window, and Claude Code expects
             // a gateway's spend limit as 429 with `billing_error` (protocol text of Claude Code 2.1.330).
             let error = ApiError::new(ErrorKind::SpendLimit, message);
-            return error.retry_after(exceeded.wait.map(|wait| window(wait, now)));
+            return error.retry_after(wait.map(|wait| window(wait, now)));
         }
     };
     error.retry_after(exceeded.wait.map(RetryAfter::Wait))
@@ -373,9 +413,30 @@ mod tests {
     fn spend_limit_refusal_is_429_until_the_window_ends() {
         let exceeded =
             Exceeded { which: Which::SpendPerDay, limit: 2_500_000_000, wait: Some(Duration::from_secs(9)) };
-        let error = limit_error(Scope::Key, &exceeded, 1, 100);
+        let ask = LimitRequest { cost: 1, ..LimitRequest::default() };
+        let error = limit_error(Scope::Key, &exceeded, (&ask, None), 100);
         assert_eq!((error.resets_at(), error.status), (Some(109), 429));
         assert!(error.message.contains("may spend 2.5 a day"), "{}", error.message);
         assert!(error.kind.row().final_);
+    }
+
+    #[test]
+    fn spend_limit_below_the_cost_of_a_request_names_amounts_and_what_helps() {
+        let ask = LimitRequest { cost: 41_000_000, tokens: 9, ..LimitRequest::default() };
+        let exceeded = Exceeded { which: Which::SpendPerDay, limit: 10_000_000, wait: None };
+        let error = limit_error(Scope::Key, &exceeded, (&ask, Some("max_tokens")), 100);
+        assert_eq!((error.kind, error.status, error.retry_after), (ErrorKind::OverSpendLimit, 429, None));
+        assert_eq!(
+            error.message,
+            "Request too large: this key may spend 0.01 a day (UTC), and this request alone may cost 0.041. Waiting does \
+             not help. Set a lower max_tokens, shorten the input, or ask for a higher limit."
+        );
+        let exceeded = Exceeded { which: Which::Tokens, limit: 5, wait: None };
+        let error = limit_error(Scope::Account, &exceeded, (&ask, None), 100);
+        assert_eq!((error.kind, &error.retry_after), (ErrorKind::OverLimit, &None));
+        assert!(
+            error.message.contains("5 tokens per minute") && error.message.contains("needs 9"),
+            "{error}"
+        );
     }
 }

@@ -110,13 +110,14 @@ fn limit_use(
 ) -> LimitUse {
     let (requests, tokens) = state.remaining(&limits, now);
     let spent = state.spent(calendar).filter(|_| !state.needs_spend());
-    LimitUse { limits, account, requests, tokens, in_flight: state.in_flight(), spent }
+    let oversized = state.oversized();
+    LimitUse { limits, account, requests, tokens, in_flight: state.in_flight(), spent, oversized }
 }
 
 impl GatewayControl for ProcessControl {
     fn ready(&self) -> Result<(), Cow<'static, str>> {
         match () {
-            () if self.shutdown.is_draining() => Err("draining".into()),
+            () if self.shutdown.is_stopping() => Err("draining".into()),
             // The admin port is up before the listeners are.
             () if !self.shutdown.is_serving() => Err("starting".into()),
             () => self.gateway.readiness_fault().map_or(Ok(()), |fault| Err(fault.into())),
@@ -130,10 +131,11 @@ impl GatewayControl for ProcessControl {
         json.begin_object();
         json.key("version").string(env!("MODEL_GATEWAY_VERSION"));
         json.key("pid").number(std::process::id());
-        json.key("draining").boolean(self.shutdown.is_draining());
+        json.key("draining").boolean(self.shutdown.is_stopping());
         json.key("requests_in_flight").number(self.shutdown.in_flight());
         json.key("generation").number(last.generation);
         json.key("models").number(last.models).key("keys").number(last.keys);
+        json.key("keys_at_this_gateway_only").boolean(matches!(self.store, StoreSettings::Valkey(_)));
         json.key("last_reload").begin_object();
         json.key("result").string(if last.refused.is_none() { "applied" } else { "refused" });
         let at = last.at.duration_since(UNIX_EPOCH).map_or(0, |at| at.as_secs());
@@ -171,7 +173,7 @@ impl GatewayControl for ProcessControl {
     }
 
     fn is_draining(&self) -> bool {
-        self.shutdown.is_draining()
+        self.shutdown.is_stopping()
     }
 
     fn in_flight(&self) -> usize {

@@ -182,3 +182,32 @@ async fn admin_usage_records_are_shown_newest_first_and_found_by_id_and_text() {
         assert_eq!(error["error"]["field"], field, "{query}: {error}");
     }
 }
+
+/// A limit that looks free and refuses every request, because each may cost more than all of it.
+#[tokio::test]
+async fn admin_limits_say_that_a_request_needs_more_than_all_of_them() {
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let mut setup = Setup::providers(upstream.addr).priced("input = 1\noutput = 2");
+    let limits = "name = \"alice\"\nlimits = { spend_per_day = 0.001, spend_per_month = 1 }\n";
+    setup.keys = setup.keys.replacen("name = \"alice\"\n", limits, 1);
+    let gateway = Gateway::start(&with_tokens(setup)).await;
+    let ask = async |body: String, status: u16| {
+        let answer = gateway.ask(post_with("/v1/chat/completions", &[("x-api-key", KEY)], body)).await;
+        assert_eq!(answer.status(), status, "{}", answer.text());
+    };
+    let of = async || get("/keys/alice/limits").expect(&gateway, 200).await["items"].clone();
+    ask(Form::Chat.body("gpt", false), 429).await;
+    let shown = of().await;
+    assert_eq!((&shown[0]["limit"], &shown[0]["used"]), (&json!("spend_per_day"), &json!("0")));
+    assert_eq!(shown[0]["reason"], "request_exceeds_limit", "{shown}");
+    assert!(shown[0]["needed"].as_str().unwrap().starts_with("0.008"), "{shown}");
+    assert_eq!((&shown[1]["reason"], &shown[1]["needed"]), (&Value::Null, &Value::Null), "{shown}");
+    let all = get("/limits").expect(&gateway, 200).await;
+    let rows = all["items"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["use"]["reason"] == "request_exceeds_limit"), "{all}");
+    // A smaller request fits.
+    let small =
+        json!({ "model": "gpt", "max_tokens": 16, "messages": [{ "role": "user", "content": "hi" }] });
+    ask(small.to_string(), 200).await;
+    assert_eq!(of().await[0]["reason"], Value::Null);
+}

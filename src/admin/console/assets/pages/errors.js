@@ -32,6 +32,7 @@ const ADVICE = {
   rate_limited: "A limit per minute or of concurrent requests, of the key or its account. The table of limits below shows which.",
   over_limit: "The request alone exceeds the tokens per minute of the key.",
   spend_limit: "The spend of the day or month is used up. Raise the limit under Keys or Accounts, or wait.",
+  over_spend_limit: "The request alone may cost more than the spend limit of the day or month. Waiting does not help: raise the limit, or let the client lower its output limit (max_tokens).",
   empty_balance: "The account is empty. Credit it under Accounts.",
   ledger_unavailable: "The database of balances cannot be written; see the log.",
   unknown_task: "Another key created the task, or it is too old.",
