@@ -54,11 +54,38 @@ impl Permission {
             Permission::Some(patterns) => patterns.iter().any(|pattern| pattern.matches(model)),
         }
     }
+
+    /// Returns true if none of these models is permitted, although not all are.
+    pub fn permits_none<'m>(&self, mut models: impl Iterator<Item = &'m str>) -> bool {
+        matches!(self, Permission::Some(_)) && !models.any(|model| self.permits(model))
+    }
+
+    /// Returns the patterns that match none of these models: names that are misspelt, or of models that are gone.
+    pub fn unmatched<'m>(&self, models: impl Iterator<Item = &'m str> + Clone) -> Vec<&str> {
+        let Permission::Some(patterns) = self else { return Vec::new() };
+        let without = |pattern: &&Pattern| !models.clone().any(|model| pattern.matches(model));
+        patterns.iter().filter(without).map(Pattern::text).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn permission_names_what_matches_no_model() {
+        let of =
+            |patterns: &[&str]| Permission::Some(patterns.iter().map(|text| Pattern::new(*text)).collect());
+        let models = ["claude-sonnet", "gpt"];
+        let shown = |permission: &Permission| {
+            let ids = models.iter().copied();
+            (permission.permits_none(ids.clone()), permission.unmatched(ids).join(","))
+        };
+        assert_eq!(shown(&Permission::All), (false, String::new()));
+        assert_eq!(shown(&of(&[])), (true, String::new()));
+        assert_eq!(shown(&of(&["claud-nope"])), (true, "claud-nope".to_owned()));
+        assert_eq!(shown(&of(&["claude-*", "claud-nope", ""])), (false, "claud-nope,".to_owned()));
+    }
 
     #[test]
     fn pattern_star_matches_any_text() {

@@ -197,6 +197,11 @@ impl AdminApi {
         self.started
     }
 
+    /// Returns whether a key that is created here is unknown to the other gateways that share the store.
+    pub(super) fn has_local_keys(&self) -> bool {
+        matches!(self.settings.store, StoreSettings::Valkey(_))
+    }
+
     /// Returns whether the console is served.
     pub(super) fn has_console(&self) -> bool {
         self.settings.admin_api.console
@@ -426,15 +431,24 @@ fn options(allow: &str) -> Answered {
     Ok(response)
 }
 
-/// Refuses unknown parameters: a misspelt filter would otherwise show everything.
+/// Refuses unknown parameters, and values that a parameter does not have: a misspelt filter would otherwise show
+/// everything, or nothing.
 fn check_query(route: &AdminRoute, query: Option<&str>) -> Result<(), AdminApiError> {
     // An issuer of identities may add parameters of its own.
     if route.is_page() {
         return Ok(());
     }
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-        let name = pair.split('=').next().unwrap_or_default();
-        if !route.query.iter().any(|parameter| parameter.name == name) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let parameter = route.query.iter().find(|parameter| parameter.name == name);
+        if let Some(parameter) = parameter {
+            let value = crate::wire::path::percent_decode(value);
+            let is_known = parameter.values.is_empty() || parameter.values.contains(&&*value);
+            if !is_known {
+                let message = format!("{value:?} is no value; write one of {}", parameter.values.join(", "));
+                return Err(AdminApiError::field(name, message));
+            }
+        } else {
             let known: Vec<&str> = route.query.iter().map(|parameter| parameter.name).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let message = format!("unknown parameter; known parameters: {known}");

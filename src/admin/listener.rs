@@ -254,9 +254,12 @@ async fn answer(
             text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", shared.metrics.render())
         }
         "/status" => text(StatusCode::OK, "application/json", control.status_json()),
-        _ => {
-            let paths = format!("/healthz /readyz /metrics /status {PREFIX}\n");
-            text(StatusCode::NOT_FOUND, "text/plain", paths)
+        // A browser was sent to the console already.
+        other => {
+            let console = if shared.api.has_console() { " /console/" } else { "" };
+            let paths = format!("/healthz /readyz /metrics /status {PREFIX}{console}\n");
+            let status = if other == "/" { StatusCode::OK } else { StatusCode::NOT_FOUND };
+            text(status, "text/plain", paths)
         }
     }
 }

@@ -1,11 +1,13 @@
 //! `model-gateway check`: validation of a configuration.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
-use super::{Conf, style};
+use super::out::{self, say};
+use super::{Conf, complain, style};
 use crate::config::{self, Environment, Loaded, NoSecrets, Vault};
 use crate::proxy::{self, CredentialReport};
 
@@ -24,15 +26,43 @@ pub(super) struct CheckArgs {
     credentials: bool,
 }
 
+/// Credentials that systemd gives to the packaged service while it runs. root may read them.
+const SERVICE_CREDENTIALS: &str = "/run/credentials/model-gateway.service";
+
+/// Environment of an operator, with the credentials of the running service if systemd has given none to this process.
+#[derive(Debug)]
+struct OperatorEnvironment;
+
+impl Vault for OperatorEnvironment {
+    fn env(&self, name: &str) -> Option<String> {
+        let own = Environment.env(name);
+        let of_service =
+            || std::fs::read_dir(SERVICE_CREDENTIALS).is_ok().then(|| SERVICE_CREDENTIALS.to_owned());
+        own.or_else(|| if name == "CREDENTIALS_DIRECTORY" { of_service() } else { None })
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        Environment.setting(name)
+    }
+
+    fn file(&self, path: &Path) -> std::io::Result<String> {
+        Environment.file(path)
+    }
+
+    fn instance_region(&self, endpoint: &str) -> Option<String> {
+        Environment.instance_region(endpoint)
+    }
+}
+
 pub(super) fn run(options: &CheckArgs) -> ExitCode {
-    let vault: &dyn Vault = if options.no_secrets { &NoSecrets } else { &Environment };
+    let vault: &dyn Vault = if options.no_secrets { &NoSecrets } else { &OperatorEnvironment };
     match config::load(&options.conf.conf, vault) {
         Ok(loaded) => {
             if options.print {
-                print!("{}", config::effective(&loaded));
+                out::write(config::effective(&loaded).as_bytes());
             } else {
                 let routes = &loaded.snapshot.routes;
-                println!(
+                say!(
                     "{} {}: {} models, {} providers, {} keys",
                     style::good("ok"),
                     options.conf.conf.display(),
@@ -41,26 +71,30 @@ pub(super) fn run(options: &CheckArgs) -> ExitCode {
                     loaded.snapshot.keys.len()
                 );
                 if let Some(remark) = free_models(&loaded) {
-                    println!("{}", style::faint(remark));
+                    say!("{}", style::faint(remark));
                 }
-                for warning in empty_files(&loaded) {
-                    eprintln!("{} {warning}", style::bad("warning:"));
+                for warning in empty_files(&loaded).into_iter().chain(useless_keys(&loaded)) {
+                    complain(format_args!("{} {warning}", style::bad("warning:")));
                 }
             }
             for warning in ending_credentials(&loaded) {
-                eprintln!("{} {warning}", style::bad("warning:"));
+                complain(format_args!("{} {warning}", style::bad("warning:")));
             }
             for warning in &loaded.settings.warnings {
-                eprintln!("{} {warning}", style::bad("warning:"));
+                complain(format_args!("{} {warning}", style::bad("warning:")));
             }
             if options.credentials { check_credentials(&loaded) } else { ExitCode::SUCCESS }
         }
         Err(report) => {
             for problem in &report.problems {
-                eprintln!("{problem}");
+                complain(format_args!("{problem}"));
             }
             let count = report.problems.len();
-            eprintln!("{} {count} {}", style::bad("error:"), if count == 1 { "fault" } else { "faults" });
+            complain(format_args!(
+                "{} {count} {}",
+                style::bad("error:"),
+                if count == 1 { "fault" } else { "faults" }
+            ));
             ExitCode::FAILURE
         }
     }
@@ -71,28 +105,59 @@ fn check_credentials(loaded: &Loaded) -> ExitCode {
     let reports = match proxy::check_credentials(&loaded.snapshot, &loaded.settings.limits) {
         Ok(reports) => reports,
         Err(error) => {
-            eprintln!("{} {error}", style::bad("error:"));
+            complain(format_args!("{} {error}", style::bad("error:")));
             return ExitCode::FAILURE;
         }
     };
     let mut code = ExitCode::SUCCESS;
     for CredentialReport { provider, source, outcome } in reports {
         match outcome {
-            Ok(None) => println!("{} credential of {provider} ({source})", style::good("ok")),
+            Ok(None) => say!("{} credential of {provider} ({source})", style::good("ok")),
             Ok(Some(life)) => {
                 let minutes = life.as_secs() / 60;
-                println!(
+                say!(
                     "{} credential of {provider} ({source}), valid for {minutes} minutes",
                     style::good("ok")
                 );
             }
             Err(reason) => {
-                eprintln!("{} credential of {provider} ({source}): {reason}", style::bad("error:"));
+                complain(format_args!(
+                    "{} credential of {provider} ({source}): {reason}",
+                    style::bad("error:")
+                ));
                 code = ExitCode::FAILURE;
             }
         }
     }
     code
+}
+
+/// Returns warnings of keys that permit no model, and of their models that there are not: the first ones, and the
+/// number of the others.
+fn useless_keys(loaded: &Loaded) -> Vec<String> {
+    const SHOWN: usize = 10;
+    let ids = || loaded.snapshot.routes.models().iter().map(|model| &*model.id);
+    let mut keys: Vec<_> = loaded
+        .snapshot
+        .keys
+        .iter()
+        .filter(|key| key.rules.models.permits_none(ids()) || !key.rules.models.unmatched(ids()).is_empty())
+        .collect();
+    keys.sort_by(|one, other| one.name.cmp(&other.name));
+    let more = keys.len().saturating_sub(SHOWN);
+    let text = |key: &&std::sync::Arc<crate::account::Key>| {
+        let unmatched = key.rules.models.unmatched(ids());
+        let what =
+            unmatched.iter().map(|name| config::no_such_model(name, ids())).collect::<Vec<_>>().join(", ");
+        match (key.rules.models.permits_none(ids()), what.is_empty()) {
+            (true, true) => format!("key {:?} permits no model: its `models` are empty", key.name),
+            (true, false) => format!("key {:?} permits no model: {what}", key.name),
+            (false, _) => format!("key {:?}: {what}", key.name),
+        }
+    };
+    let mut warnings: Vec<String> = keys.iter().take(SHOWN).map(text).collect();
+    warnings.extend((more > 0).then(|| format!("{more} more keys have models that there are not")));
+    warnings
 }
 
 /// Returns a text that lists the models without a price, if there are accounts that could be charged; otherwise `None`.

@@ -6,11 +6,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 
+use super::out::say;
 use super::record::{CommandChange, recorded};
-use super::{Conf, fail, style};
-use crate::account::{Losses, NewAccessKey, NewKey};
+use super::{Conf, complain, fail, style};
+use crate::account::{Losses, NewAccessKey, NewKey, Pattern, Permission};
 use crate::canonical::time::rfc3339;
-use crate::config::{self, KeySettings, KeysFile, KeysFileChange, KeysFileError};
+use crate::config::{self, KeySettings, KeysFile, KeysFileChange, KeysFileError, StoreSettings};
 
 #[derive(Debug, Args)]
 pub(super) struct KeysArgs {
@@ -158,6 +159,13 @@ fn create(file: &File, name: &str, mut entry: KeySettings, aws: bool) -> Result<
             "--expires requires a date, a time and an offset, such as 2027-01-31T00:00:00Z",
         ));
     }
+    if entry.models.iter().any(|pattern| pattern.trim().is_empty()) {
+        return Err(KeysError::Name(
+            "--model needs a name or a pattern such as \"claude-*\"; without --model all models are permitted. For a key that \
+             permits none, write models = [] in the file",
+        ));
+    }
+    remark_on_new(file, &entry.models);
     let mut files = open_all(file)?;
     for other in &mut files {
         if other.list()?.iter().any(|listed| listed.name == name) {
@@ -175,16 +183,69 @@ fn create(file: &File, name: &str, mut entry: KeySettings, aws: bool) -> Result<
     save(file, keys, "key.create", name)?;
     match &access {
         // Print only the key to standard output, so that it can be piped into a secret store.
-        None => println!("{}", key.text()),
+        None => say!("{}", key.text()),
         // In the form that a shell and an env file read.
         Some(access) => {
-            println!("AWS_ACCESS_KEY_ID={}", access.id());
-            println!("AWS_SECRET_ACCESS_KEY={}", access.secret());
-            println!("AWS_BEARER_TOKEN_BEDROCK={}", key.text());
+            say!("AWS_ACCESS_KEY_ID={}", access.id());
+            say!("AWS_SECRET_ACCESS_KEY={}", access.secret());
+            say!("AWS_BEARER_TOKEN_BEDROCK={}", key.text());
         }
     }
-    eprintln!("{}", style::faint("The key is not shown again. A running gateway applies it on SIGHUP."));
+    complain(format_args!(
+        "{}",
+        style::faint("The key is not shown again. A running gateway applies it on SIGHUP.")
+    ));
     Ok(())
+}
+
+/// Returns the ids of the configured models. `None` if they are not known: a file of keys is given, or the configuration is
+/// not valid.
+fn model_ids(file: &File) -> Option<Vec<String>> {
+    if file.keys.is_some() {
+        return None;
+    }
+    let loaded = config::load(&file.conf.conf, &config::NoSecrets).ok()?;
+    Some(loaded.snapshot.routes.models().iter().map(|model| model.id.to_string()).collect())
+}
+
+fn permission(patterns: &[String]) -> Permission {
+    Permission::Some(patterns.iter().map(|text| Pattern::new(text.as_str())).collect())
+}
+
+/// Warns of models that there are not, and of other gateways that will not know the key.
+fn remark_on_new(file: &File, models: &[String]) {
+    let warn = |text: &str| complain(format_args!("{} {text}", style::bad("warning:")));
+    if let Some(ids) = model_ids(file).filter(|_| !models.is_empty()) {
+        let ids = || ids.iter().map(String::as_str);
+        for name in permission(models).unmatched(ids()) {
+            warn(&config::no_such_model(name, ids()));
+        }
+    }
+    let is_fleet = file.keys.is_none()
+        && config::store(&file.conf.conf).is_ok_and(|store| matches!(store, StoreSettings::Valkey(_)));
+    if is_fleet {
+        warn(
+            "gateways that share a store do not share keys: the key is valid at this gateway only, until its entry is in the \
+             files of the others too",
+        );
+    }
+}
+
+/// Returns the permitted models as they are listed, with what matches none of the configured ones.
+fn listed_models(models: Option<Vec<String>>, ids: Option<&[String]>) -> String {
+    let Some(models) = models else { return "all".to_owned() };
+    if models.is_empty() {
+        return "none (permits nothing)".to_owned();
+    }
+    let Some(ids) = ids else { return models.join(", ") };
+    let permission = permission(&models);
+    let unmatched = permission.unmatched(ids.iter().map(String::as_str));
+    let marked = models.iter().map(|name| match unmatched.contains(&name.as_str()) {
+        true => format!("{name} (no such model)"),
+        false => name.clone(),
+    });
+    let marked = marked.collect::<Vec<_>>().join(", ");
+    if unmatched.len() == models.len() { format!("{marked}: permits nothing") } else { marked }
 }
 
 fn list(file: &File) -> Result<(), KeysError> {
@@ -193,23 +254,30 @@ fn list(file: &File) -> Result<(), KeysError> {
         listed.extend(keys.list()?);
     }
     if listed.is_empty() {
-        println!("No keys yet. To create one: model-gateway keys create NAME");
+        say!("No keys yet. To create one: model-gateway keys create NAME");
         return Ok(());
     }
+    let ids = model_ids(file);
     let width = listed.iter().map(|key| key.name.chars().count()).max().unwrap_or(4).max(4);
-    println!(
+    say!(
         "{:width$}  {:8}  {:12}  {:25}  {:6}  {:12}  models",
-        "name", "state", "sha256", "expires", "losses", "account"
+        "name",
+        "state",
+        "sha256",
+        "expires",
+        "losses",
+        "account"
     );
     for key in listed {
         let state = if key.enabled { "enabled" } else { "disabled" };
-        let models = key.models.map_or("all".to_owned(), |models| models.join(", "));
+        let models = listed_models(key.models, ids.as_deref());
         let expires = key.expires.unwrap_or_else(|| "never".to_owned());
         let losses = key.losses.unwrap_or_else(|| Losses::default().name().to_owned());
         let account = key.account.unwrap_or_else(|| "-".to_owned());
-        println!(
+        say!(
             "{:width$}  {state:8}  {:12}  {expires:25}  {losses:6}  {account:12}  {models}",
-            key.name, key.hash
+            key.name,
+            key.hash
         );
     }
     Ok(())
@@ -221,11 +289,11 @@ fn switch(file: &File, name: &str, enabled: bool) -> Result<(), KeysError> {
         match keys.set_enabled(name, enabled) {
             Ok(true) => {
                 save(file, &keys, "key.update", name)?;
-                println!("{name} is now {state}. A running gateway applies this on SIGHUP.");
+                say!("{name} is now {state}. A running gateway applies this on SIGHUP.");
                 return Ok(());
             }
             Ok(false) => {
-                println!("{name} was already {state}.");
+                say!("{name} was already {state}.");
                 return Ok(());
             }
             Err(KeysFileError::Unknown(_)) => {}
@@ -244,14 +312,14 @@ fn rotate(file: &File, name: &str, grace: Option<Duration>) -> Result<(), KeysEr
         match keys.rotate(name, key.hash(), grace) {
             Ok(()) => {
                 save(file, &keys, "key.rotate", name)?;
-                println!("{}", key.text());
+                say!("{}", key.text());
                 let old = match grace {
                     Some((_, until)) => format!("The old text is valid until {}.", rfc3339(until)),
                     None => "The old text is refused from then on.".to_owned(),
                 };
                 let note =
                     format!("The key is not shown again. A running gateway applies it on SIGHUP. {old}");
-                eprintln!("{}", style::faint(&note));
+                complain(format_args!("{}", style::faint(&note)));
                 return Ok(());
             }
             Err(KeysFileError::Unknown(_)) => {}

@@ -8,6 +8,7 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 use super::StoreSettings;
 use super::Vault;
 use super::admin_oidc::{self, OidcSettings};
+use super::entries::put_below_head;
 use super::folder;
 use super::listeners::{self, ClientCertificates};
 use super::node::{ConfigTable, TomlDocument};
@@ -290,7 +291,8 @@ impl AdminTokensFile {
         if let Some(expires) = expires {
             token.insert("expires", value(expires));
         }
-        tokens.push(token);
+        put_below_head(&mut token, &mut self.document);
+        self.tokens()?.push(token);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json};
 use toml_edit::{Array, ArrayOfTables, Datetime, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
+use super::reference::{self, ConfigFile};
 use super::schema::{KeyType, shape};
 use super::sources::SourceKind;
 
@@ -50,6 +51,16 @@ impl EntryKind {
             EntryKind::Provider | EntryKind::Model => SourceKind::Routes,
         }
     }
+}
+
+/// Returns whether entries of a kind have a member of this name.
+pub fn is_member(kind: EntryKind, name: &str) -> bool {
+    let file = match kind.source() {
+        SourceKind::Keys => ConfigFile::Keys,
+        SourceKind::Routes => ConfigFile::Routes,
+    };
+    let path = format!("{}.{name}", kind.name());
+    reference::keys(file).iter().any(|key| key.path == path)
 }
 
 /// Member of a JSON entry that cannot be written.
@@ -101,8 +112,9 @@ impl<'d> Entries<'d> {
         let name = self.kind.name();
         let mut table = Table::new();
         merge(&mut table, members, name, "")?;
+        let above = take_head(self.document);
         let follows = !self.document.is_empty();
-        table.decor_mut().set_prefix(format!("{}# {comment}\n", if follows { "\n" } else { "" }));
+        table.decor_mut().set_prefix(format!("{above}{}# {comment}\n", if follows { "\n" } else { "" }));
         let list = self.list().ok_or_else(|| wrong("", format!("`{name}` is not a list of tables")))?;
         list.push(table);
         Ok(())
@@ -125,11 +137,43 @@ impl<'d> Entries<'d> {
     pub(super) fn remove(&mut self, id: &str) -> bool {
         let (Some(index), kind) = (self.index(id), self.kind) else { return false };
         let Some(list) = self.list() else { return false };
+        let removed = list.get(index).and_then(|entry| entry.decor().prefix()?.as_str()).unwrap_or_default();
+        // What a blank line separates from the entry is not about it, such as the comments at the top of the file.
+        let above = removed.rsplit_once("\n\n").map_or("", |(above, _)| above).trim().to_owned();
         list.remove(index);
+        if let Some(next) = list.get_mut(index).filter(|_| !above.is_empty()) {
+            let own = next.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+            let own = own.trim_start_matches('\n').to_owned();
+            next.decor_mut().set_prefix(format!("{above}\n\n{own}"));
+        }
         if list.is_empty() {
             self.document.remove(kind.name());
+            if self.document.is_empty() && !above.is_empty() {
+                let rest = self.document.trailing().as_str().unwrap_or_default().to_owned();
+                self.document.set_trailing(format!("{above}\n{rest}"));
+            }
         }
         true
+    }
+}
+
+/// Takes the comments of a document without entries, which stand at its end: they are to stand above the first entry, because
+/// editors read `#:schema` in the first line only. Empty if there are entries.
+fn take_head(document: &mut DocumentMut) -> String {
+    let is_entry = |item: &Item| item.as_array_of_tables().is_none_or(|tables| !tables.is_empty());
+    if document.iter().any(|(_, item)| is_entry(item)) {
+        return String::new();
+    }
+    let text = document.trailing().as_str().unwrap_or_default().trim_end().to_owned();
+    document.set_trailing("");
+    if text.is_empty() { text } else { text + "\n\n" }
+}
+
+/// Writes the comments of a document without entries above its first entry.
+pub(super) fn put_below_head(entry: &mut Table, document: &mut DocumentMut) {
+    let above = take_head(document);
+    if !above.is_empty() {
+        entry.decor_mut().set_prefix(above);
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
-use super::entries::{Entries, EntryKind, masked, set_value};
+use super::entries::{Entries, EntryKind, masked, put_below_head, set_value};
 use super::replace::{ReplaceError, create_folder, replace_file};
 use super::sources::FileHash;
 use crate::account::{KeyHash, Losses, MAX_PREVIOUS, NewAccessKey};
@@ -213,6 +213,7 @@ impl KeysFile {
             table.insert("secret", secret.into());
             key.insert("access_key", value(table));
         }
+        put_below_head(&mut key, &mut self.document);
         self.keys()?.push(key);
         Ok(())
     }

@@ -60,7 +60,7 @@ pub use admin::{
 };
 pub use admin_oidc::{CALLBACK_PATH as OIDC_CALLBACK_PATH, OidcSettings, is_safe_url};
 pub use aws::is_aws_region;
-pub use entries::{EntryKind, FieldError};
+pub use entries::{EntryKind, FieldError, is_member};
 pub use fleet::{FleetSettings, OnOutageSetting};
 pub use keys_file::{KeySettings, KeysFile, KeysFileChange, KeysFileError, Listed, SavedAccessKey};
 pub use limits::Limits;
@@ -69,9 +69,11 @@ pub use listeners::{
 };
 pub use overrides::{PREFIX as OVERRIDE_PREFIX, SettingOverride};
 pub use pending::{PendingChange, PendingSnapshot, settings_changes, snapshot_changes};
+pub use prices::{LIST_PRICES, list_price};
 pub use print::effective;
 pub use reload::{Baseline, LoadedFile, ReloadOutcome, ReloadRules, Reloader};
 pub use replace::ReplaceError;
+pub(crate) use report::no_such_model;
 pub use report::{Problem, Report};
 pub use schema::schema;
 pub use secret::{Environment, NoSecrets, Secret, SecretSource, Vault, WatchedEnvironment};

@@ -111,6 +111,12 @@ pub(super) fn closest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c s
         .map(|(_, candidate)| candidate)
 }
 
+/// Returns the warning for a model of a key that matches none of the configured ones.
+pub(crate) fn no_such_model<'m>(name: &str, models: impl IntoIterator<Item = &'m str>) -> String {
+    let meant = closest(name, models).map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
+    format!("no configured model matches {name:?}{meant}")
+}
+
 /// Computes the Levenshtein distance.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

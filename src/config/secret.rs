@@ -238,13 +238,16 @@ impl SecretSource {
     }
 }
 
+/// Said of `%d` outside of the service.
+const NO_CREDENTIALS_DIRECTORY: &str = "%d means systemd's credentials directory, which the service has and this process \
+    has not (CREDENTIALS_DIRECTORY is not set). To check without secrets: model-gateway check --no-secrets. With those of the \
+    running service, as root: CREDENTIALS_DIRECTORY=/run/credentials/model-gateway.service model-gateway check";
+
 /// Resolves a path: `%d` is systemd's credentials directory, relative paths refer to `folder`.
 pub(super) fn expand(path: &Path, folder: &Path, vault: &dyn Vault) -> Result<PathBuf, String> {
     match path.strip_prefix("%d") {
         Ok(name) => {
-            let directory = vault
-                .env("CREDENTIALS_DIRECTORY")
-                .ok_or("%d means systemd's credentials directory, but CREDENTIALS_DIRECTORY is not set")?;
+            let directory = vault.env("CREDENTIALS_DIRECTORY").ok_or(NO_CREDENTIALS_DIRECTORY)?;
             Ok(Path::new(&directory).join(name))
         }
         Err(_) => Ok(folder.join(path)),

@@ -8,7 +8,7 @@ use crate::admin::error::AdminApiError;
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::config::{AppliedChange, ChangeConditions, ConfigChange, EntryKind};
+use crate::config::{self, AppliedChange, ChangeConditions, ConfigChange, EntryKind};
 
 /// Result of a change of a file.
 pub(in crate::admin) const CHANGE: Record = Record {
@@ -23,6 +23,11 @@ pub(in crate::admin) const CHANGE: Record = Record {
         optional("before", MemberType::Open, "Entry before, with secrets masked."),
         optional("after", MemberType::Open, "Entry afterwards, with secrets masked."),
         optional("key", MemberType::Text, "Text of a new key. It is shown once."),
+        optional(
+            "warnings",
+            MemberType::List(&MemberType::Text),
+            "What is to be known about the changed key; absent if there is nothing.",
+        ),
         optional(
             "repeated",
             MemberType::Flag,
@@ -140,7 +145,13 @@ pub(in crate::admin) fn answer(applied: &AppliedChange, audit: Option<u64>) -> A
 /// # Errors
 /// Returns the error of a body without an id.
 pub(in crate::admin) fn id_of(request: &ApiRequest, kind: EntryKind) -> Result<String, AdminApiError> {
-    let id = request.body.get(kind.id()).ok_or_else(|| AdminApiError::field(kind.id(), "is missing"))?;
+    let id = request.body.get(kind.id()).ok_or_else(|| {
+        // A misspelt name of the member itself would otherwise be reported as the absence of the right one.
+        let unknown = request.body.keys().find(|name| !config::is_member(kind, name));
+        let unknown =
+            unknown.map_or_else(String::new, |name| format!("; `{name}` is no member of a {}", kind.name()));
+        AdminApiError::field(kind.id(), format!("is missing{unknown}"))
+    })?;
     let id = id.as_str().ok_or_else(|| AdminApiError::field(kind.id(), "expected a string"))?;
     if id.is_empty() || id.chars().any(char::is_control) {
         return Err(AdminApiError::field(kind.id(), "must not be empty nor have control characters"));

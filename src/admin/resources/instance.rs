@@ -68,6 +68,12 @@ pub(in crate::admin) const INSTANCE: Record = Record {
         member("draining", MemberType::Flag, "Whether it is shutting down."),
         member("requests_in_flight", MemberType::Count, "Requests in flight."),
         member("listeners", MemberType::Count, "Open streams of live requests."),
+        member(
+            "keys_at_this_gateway_only",
+            MemberType::Flag,
+            "Whether a key that is created here is unknown to the other gateways that share the store: each has files of its \
+             own.",
+        ),
         member("writes", MemberType::Flag, "Whether the API may change files (`admin.writes`)."),
         member("last_reload", MemberType::Object(&RELOAD), "Result of the last reload."),
     ],
@@ -110,6 +116,7 @@ pub(in crate::admin) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult
         "draining": api.control().is_draining(),
         "requests_in_flight": api.control().in_flight(),
         "listeners": api.live().listeners(),
+        "keys_at_this_gateway_only": api.has_local_keys(),
         "writes": api.settings().admin_api.writes,
         "last_reload": reload_json(&api.writer().reloader().last()),
     })))

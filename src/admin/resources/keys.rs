@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::change::{self, AuditAction};
 use super::search::ListSearch;
 use super::time;
-use crate::account::{Amount, Key, KeyHash, KeyState, Keys, MAX_PREVIOUS, NewKey, Permission};
+use crate::account::{Amount, Key, KeyHash, KeyState, MAX_PREVIOUS, NewKey, Pattern, Permission};
 use crate::admin::api::AdminApi;
 use crate::admin::error::{AdminApiError, ErrorCode};
 use crate::admin::request::ApiRequest;
@@ -17,6 +17,7 @@ use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
 use crate::config::{self, ConfigChange, EntryKind};
 use crate::limits::UsageLimits;
+use crate::snapshot::Snapshot;
 
 /// Page of keys.
 const PAGE: usize = 100;
@@ -77,12 +78,23 @@ pub(in crate::admin) const KEY: Record = Record {
         ),
         optional("account", MemberType::Text, "Account that is charged; null if there is none."),
         optional("models", MemberType::List(&MemberType::Text), "Permitted models; null for all."),
+        member(
+            "unmatched_models",
+            MemberType::List(&MemberType::Text),
+            "Those of `models` that match no configured model.",
+        ),
         optional("endpoints", MemberType::List(&MemberType::Text), "Permitted APIs; null for all."),
         optional("networks", MemberType::List(&MemberType::Text), "Permitted networks; null for all."),
         optional(
             "certificates",
             MemberType::List(&MemberType::Text),
             "Names of the client certificates of which one is needed; null for none.",
+        ),
+        optional(
+            "permits_nothing",
+            MemberType::OneOf(&["models", "endpoints", "networks", "certificates"]),
+            "Member because of which the key permits no request: it is empty, or matches no configured model. Null if it \
+             permits some.",
         ),
         optional("access_key", MemberType::Text, "Id of its access key for AWS SDKs; null if it has none."),
         member("losses", MemberType::Text, "Policy for losses in translation."),
@@ -152,8 +164,27 @@ fn searched(key: &Key, now: i64) -> Vec<&str> {
     texts
 }
 
-fn show(key: &Key, keys: &Keys, now: i64) -> Value {
+/// Returns the ids of all models.
+fn model_ids(snapshot: &Snapshot) -> impl Iterator<Item = &str> + Clone {
+    snapshot.routes.models().iter().map(|model| &*model.id)
+}
+
+/// Returns the member because of which a key permits nothing; `None` if it permits something.
+fn permits_nothing(key: &Key, snapshot: &Snapshot) -> Option<&'static str> {
     let rules = &key.rules;
+    let is_empty =
+        |permission: &Permission| matches!(permission, Permission::Some(patterns) if patterns.is_empty());
+    match () {
+        () if rules.models.permits_none(model_ids(snapshot)) => Some("models"),
+        () if is_empty(&rules.endpoints) => Some("endpoints"),
+        () if rules.networks.as_ref().is_some_and(|networks| networks.is_empty()) => Some("networks"),
+        () if rules.certificates.as_ref().is_some_and(|names| names.is_empty()) => Some("certificates"),
+        () => None,
+    }
+}
+
+fn show(key: &Key, snapshot: &Snapshot, now: i64) -> Value {
+    let (rules, keys) = (&key.rules, &snapshot.keys);
     let certificates = rules
         .certificates
         .as_ref()
@@ -173,9 +204,11 @@ fn show(key: &Key, keys: &Keys, now: i64) -> Value {
         "previous": previous.collect::<Value>(),
         "account": key.account.as_ref().map(|account| &*account.name),
         "models": permission(&rules.models),
+        "unmatched_models": rules.models.unmatched(model_ids(snapshot)),
         "endpoints": permission(&rules.endpoints),
         "networks": networks,
         "certificates": certificates,
+        "permits_nothing": permits_nothing(key, snapshot),
         "access_key": keys.access_key_id(&key.name),
         "losses": rules.losses.name(),
         "prompt_cache": rules.prompt_cache.map(|policy| policy.name()),
@@ -207,7 +240,7 @@ pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult 
             {
                 continue;
             }
-            first.insert(key.name.clone(), show(key, &snapshot.keys, now));
+            first.insert(key.name.clone(), show(key, snapshot, now));
             if first.len() > limit.saturating_add(1) {
                 first.pop_last();
             }
@@ -228,7 +261,7 @@ pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult 
     let mut shown = None;
     api.control().with_snapshot(&mut |snapshot, _| {
         let key = snapshot.keys.iter().find(|key| *key.name == *name);
-        shown = key.map(|key| show(key, &snapshot.keys, now));
+        shown = key.map(|key| show(key, snapshot, now));
     });
     let shown = shown.ok_or_else(|| AdminApiError::unknown("key", name))?;
     with_file(api, EntryKind::Key, name, shown)
@@ -264,6 +297,52 @@ fn with_text(mut response: ApiResponse, key: &NewKey) -> ApiResponse {
     response
 }
 
+/// Refuses a pattern without a character, which matches no model.
+fn refuse_empty_pattern(request: &ApiRequest) -> Result<(), AdminApiError> {
+    let models = request.body.get("models").and_then(Value::as_array).into_iter().flatten();
+    match models.enumerate().find(|(_, model)| model.as_str().is_some_and(|text| text.trim().is_empty())) {
+        None => Ok(()),
+        Some((index, _)) => {
+            let message = "an empty name matches no model; write a name or a pattern such as \"claude-*\", or [] for a key \
+                           that permits none";
+            Err(AdminApiError::field(&format!("models[{index}]"), message))
+        }
+    }
+}
+
+/// Adds what is to be known about the key of a change: models that there are not, if `models` were set; for a new one, that
+/// other gateways do not have it.
+fn with_warnings(api: &AdminApi, mut response: ApiResponse, models: bool, is_new: bool) -> ApiResponse {
+    let AnswerContent::Json(Value::Object(members)) = &mut response.content else { return response };
+    let mut warnings = Vec::new();
+    if models {
+        let patterns = members.get("after").and_then(|after| after.get("models")).and_then(Value::as_array);
+        let patterns = patterns.map(|list| list.iter().filter_map(Value::as_str).map(Pattern::new).collect());
+        api.control().with_snapshot(&mut |snapshot, _| {
+            let Some(patterns) = patterns.clone() else { return };
+            let permission = Permission::Some(patterns);
+            let ids = || model_ids(snapshot);
+            for name in permission.unmatched(ids()) {
+                warnings.push(config::no_such_model(name, ids()));
+            }
+            if permission.permits_none(ids()) {
+                warnings.push("the key permits no configured model".to_owned());
+            }
+        });
+    }
+    if is_new && api.has_local_keys() {
+        warnings.push(LOCAL_KEY.to_owned());
+    }
+    if !warnings.is_empty() {
+        members.insert("warnings".to_owned(), warnings.into());
+    }
+    response
+}
+
+/// Said of a new key if several gateways share a store.
+const LOCAL_KEY: &str = "the key is valid at this gateway only: gateways that share a store do not share keys, so the others \
+                         need the same entry in their files";
+
 /// Answers `POST /keys`.
 pub(in crate::admin) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     api.repeats().once(request, || create_new(api, request))
@@ -275,6 +354,7 @@ fn create_new(api: &AdminApi, request: &ApiRequest) -> ApiResult {
         return Err(AdminApiError::field("name", "a name must have 1 to 128 bytes"));
     }
     change::refuse_secrets(&request.body)?;
+    refuse_empty_pattern(request)?;
     let mut members = serde_json::Map::new();
     members.insert("name".to_owned(), name.as_str().into());
     // A hash in the body is that of a key that exists elsewhere.
@@ -288,7 +368,8 @@ fn create_new(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let change = ConfigChange::Create { kind, id: name.clone(), members, comment: change::comment(request) };
     let action = AuditAction { name: "key.create", of: kind.name() };
     let (applied, audit) = change::apply(api, request, action, &name, &change)?;
-    let response = change::answer(&applied, audit);
+    let response =
+        with_warnings(api, change::answer(&applied, audit), request.body.contains_key("models"), true);
     Ok(match &key {
         Some(key) => with_text(response, key),
         None => response,
@@ -304,7 +385,9 @@ pub(in crate::admin) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResul
         let message = "earlier texts are those of rotations; a null ends their validity";
         return Err(AdminApiError::field("previous", message));
     }
-    change::update(api, request, EntryKind::Key, "key.update")
+    refuse_empty_pattern(request)?;
+    let response = change::update(api, request, EntryKind::Key, "key.update")?;
+    Ok(with_warnings(api, response, request.body.contains_key("models"), false))
 }
 
 /// Answers `DELETE /keys/{name}`.

@@ -152,3 +152,25 @@ proptest! {
         }
     }
 }
+
+/// The comments at the top of a file are not about its first entry, which may come and go.
+#[test]
+fn entry_that_is_first_leaves_the_comments_of_the_file() {
+    let head = "#:schema ../schema/keys.schema.json\n# Keys of the team.\n";
+    let mut document: DocumentMut = head.parse().unwrap();
+    let create = |document: &mut DocumentMut, name: &str| {
+        Entries::new(document, EntryKind::Key).create(&members(json!({ "name": name })), "Added.").unwrap();
+    };
+    create(&mut document, "one");
+    create(&mut document, "two");
+    let text = document.to_string();
+    assert_eq!(
+        text,
+        format!("{head}\n# Added.\n[[key]]\nname = \"one\"\n\n# Added.\n[[key]]\nname = \"two\"\n")
+    );
+    let mut document: DocumentMut = text.parse().unwrap();
+    assert!(Entries::new(&mut document, EntryKind::Key).remove("one"));
+    assert_eq!(document.to_string(), format!("{head}\n# Added.\n[[key]]\nname = \"two\"\n"));
+    assert!(Entries::new(&mut document, EntryKind::Key).remove("two"));
+    assert_eq!(document.to_string(), head);
+}

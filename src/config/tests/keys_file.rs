@@ -169,3 +169,21 @@ fn keys_file_large_is_parsed_like_a_small_one() {
     let keys = crate::config::keys::read(path, &text).unwrap();
     assert_eq!(keys.len(), count as usize + 1);
 }
+
+/// Editors read `#:schema` in the first line only.
+#[test]
+fn keys_file_comments_of_a_file_without_keys_stay_above_the_first_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.toml");
+    let head = "#:schema ../schema/keys.schema.json\n# Add a key with: model-gateway keys create NAME\n";
+    std::fs::write(&path, head).unwrap();
+    for name in ["one", "two"] {
+        let mut file = KeysFile::open(&path).unwrap();
+        file.add(name, KeyHash::of(name), &KeySettings::default()).unwrap();
+        file.save().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with(&format!("{head}\n[[key]]\nname = \"one\"\n")), "{text}");
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\n\n[[key]]\nname = \"two\"\n"), "{text}");
+}

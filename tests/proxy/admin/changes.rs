@@ -434,3 +434,34 @@ async fn admin_drained_target_gets_no_further_requests_and_ends_those_in_progres
     client.head().await;
     assert_eq!((first.count(), second.count()), (2, 4));
 }
+
+/// Keys that look usable and permit nothing, because their models are misspelt or gone.
+#[tokio::test]
+async fn admin_keys_tell_of_models_that_there_are_not() {
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let gateway = Gateway::start(&with_tokens(Setup::providers(upstream.addr))).await;
+    let create = async |name: &str, models: Value| {
+        let made = post("/keys").body(json!({ "name": name, "models": models })).expect(&gateway, 200).await;
+        let shown = get(&format!("/keys/{name}")).expect(&gateway, 200).await;
+        (made["warnings"].clone(), shown["permits_nothing"].clone(), shown["unmatched_models"].clone())
+    };
+    let (warnings, nothing, unmatched) = create("typo", json!(["claud"])).await;
+    assert!(warnings[0].as_str().unwrap().contains("did you mean \"claude\"?"), "{warnings}");
+    assert_eq!(warnings[1], "the key permits no configured model");
+    assert_eq!((nothing, unmatched), (json!("models"), json!(["claud"])));
+    let (warnings, nothing, unmatched) = create("some", json!(["gpt", "gone-*"])).await;
+    assert_eq!((warnings.as_array().unwrap().len(), nothing, unmatched), (1, Value::Null, json!(["gone-*"])));
+    let (warnings, nothing, unmatched) = create("none", json!([])).await;
+    assert_eq!((warnings.as_array().unwrap().len(), nothing, unmatched), (1, json!("models"), json!([])));
+    let (warnings, nothing, unmatched) = create("fine", json!(["fast-*"])).await;
+    assert_eq!((warnings, nothing, unmatched), (Value::Null, Value::Null, json!([])));
+    let changed = patch("/keys/fine").body(json!({ "models": ["nope"] })).expect(&gateway, 200).await;
+    assert_eq!(changed["warnings"].as_array().unwrap().len(), 2, "{changed}");
+    let changed = patch("/keys/fine").body(json!({ "enabled": false })).expect(&gateway, 200).await;
+    assert_eq!(changed["warnings"], Value::Null);
+    let listed = get("/keys?q=typo").expect(&gateway, 200).await;
+    assert_eq!(listed["items"][0]["permits_nothing"], "models");
+    // One gateway alone: its keys are valid everywhere.
+    assert_eq!(get("/instance").expect(&gateway, 200).await["keys_at_this_gateway_only"], false);
+    assert_eq!(gateway.status().await["keys_at_this_gateway_only"], false);
+}

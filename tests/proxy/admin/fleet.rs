@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{Ask, OPERATOR, get, with_tokens};
+use super::{Ask, OPERATOR, get, post, with_tokens};
 use crate::support::client::{Client, post_with};
 use crate::support::form::Form;
 use crate::support::gateway::Gateway;
@@ -75,6 +75,12 @@ async fn admin_fleet_shows_every_gateway_of_the_shared_store() {
         }
     })
     .await;
+    // Keys are not shared: the form and the answer say so.
+    assert_eq!(get("/instance").expect(&second, 200).await["keys_at_this_gateway_only"], true);
+    assert_eq!(second.status().await["keys_at_this_gateway_only"], true);
+    let made = post("/keys").body(json!({ "name": "local" })).expect(&second, 200).await;
+    assert!(made["warnings"][0].as_str().unwrap().contains("valid at this gateway only"), "{made}");
+    get("/keys/local").expect(&first, 404).await;
     let shown = |fleet: &Value| fleet["gateways"].as_array().unwrap().len();
     soon(async {
         loop {

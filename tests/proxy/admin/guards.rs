@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::changes::patch;
 use super::{ADMIN, Ask, OPERATOR, READER, get, post, with_tokens};
 use crate::support::client::ask;
 use crate::support::gateway::Gateway;
@@ -135,6 +136,8 @@ async fn admin_errors_name_what_is_wrong() {
         (get("/usage?group=minute"), 400, "invalid", Some("group")),
         (get("/usage/records?cursor=x"), 400, "invalid", Some("cursor")),
         (get("/usage?format=xml"), 400, "invalid", Some("format")),
+        (get("/audit?outcome=AAA"), 400, "invalid", Some("outcome")),
+        (get("/usage/records?order=cost"), 400, "invalid", Some("order")),
         (get("/events?topic=secrets"), 400, "invalid", Some("topic")),
         (post("/accounts/acme/credits").body(json!({ "amount": 5 })), 400, "invalid", Some("amount")),
         (post("/accounts/acme/credits").body(json!({ "amount": "x" })), 400, "invalid", Some("amount")),
@@ -143,6 +146,13 @@ async fn admin_errors_name_what_is_wrong() {
         (post("/accounts").body(json!({ "name": "acme" })), 409, "exists", None),
         (post("/accounts").body(json!({ "name": "" })), 400, "invalid", Some("name")),
         (post("/keys").body(json!({})), 400, "invalid", Some("name")),
+        (
+            post("/keys").body(json!({ "name": "x", "models": ["gpt", ""] })),
+            400,
+            "invalid",
+            Some("models[1]"),
+        ),
+        (patch("/keys/alice").body(json!({ "models": [" "] })), 400, "invalid", Some("models[0]")),
         (post("/keys").body(json!({ "name": 5 })), 400, "invalid", Some("name")),
         (post("/keys").body(json!({ "name": "alice" })), 409, "exists", None),
         (post("/keys?dry_run=maybe").body(json!({ "name": "x" })), 400, "invalid", Some("dry_run")),
@@ -153,6 +163,15 @@ async fn admin_errors_name_what_is_wrong() {
         assert_eq!(error["code"], code, "{request:?}: {error}");
         assert_eq!(error["field"].as_str(), field, "{request:?}: {error}");
     }
+    // A misspelt name of the name is named.
+    for path in ["/keys", "/models", "/providers"] {
+        let error = post(path).body(json!({ "nam": "x" })).expect(&gateway, 400).await["error"].clone();
+        assert!(error["message"].as_str().unwrap().contains("`nam` is no member"), "{path}: {error}");
+    }
+    get("/audit?outcome=refused").expect(&gateway, 200).await;
+    let home = gateway.admin("/").await;
+    assert_eq!(home.status(), 200);
+    assert!(home.text().contains("/console/"), "{}", home.text());
     let broken = Ask { body: Some("{".to_owned()), ..post("/keys").body(json!({})) };
     assert_eq!(broken.expect(&gateway, 400).await["error"]["code"], "invalid");
     let list = Ask { body: Some("[]".to_owned()), ..post("/keys").body(json!({})) };
