@@ -3,8 +3,9 @@
 #![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use model_gateway::canonical::Usage;
@@ -235,4 +236,147 @@ fn backup_command_writes_a_usable_database() {
     let shown = command.args(["accounts", "show", "acme", "--json", "--store", copy]).output().unwrap();
     let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
     assert_eq!(shown["balance"], "9.00");
+}
+
+/// As every other program: ended by SIGPIPE, without a word. `println!` would panic.
+#[test]
+fn command_ends_quietly_when_the_reader_of_its_output_is_gone() {
+    let gateway = Gateway::new();
+    std::fs::write(gateway.path("routes.toml"), "").unwrap();
+    for name in ["acme", "two", "three"] {
+        gateway.good(&["accounts", "create", name, "--credit", "10.5"]);
+        gateway.good(&["keys", "create", name]);
+        gateway.good(&["admin", "create", name]);
+    }
+    settle(&gateway.path("state.db"), &[record("req-1", TIME, 1), record("req-2", TIME, 2)]);
+    let conf = gateway.path("gateway.toml").display().to_string();
+    let with_conf: [&[&str]; 12] = [
+        &["accounts", "list"],
+        &["accounts", "list", "--json"],
+        &["accounts", "show", "acme"],
+        &["accounts", "show", "acme", "--json"],
+        &["accounts", "audit"],
+        &["admin", "list"],
+        &["keys", "list"],
+        &["usage", "--from", "2026-01-01"],
+        &["usage", "--from", "2026-01-01", "--json"],
+        &["usage", "--from", "2026-01-01", "--records"],
+        &["check", "--no-secrets"],
+        &["check", "--no-secrets", "--print"],
+    ];
+    let others: [&[&str]; 4] =
+        [&["explain", "--table"], &["schema", "keys"], &["completions", "bash"], &["admin", "openapi"]];
+    let with_conf = with_conf.into_iter().map(|words| [words, &["--conf", conf.as_str()]].concat());
+    for words in with_conf.chain(others.into_iter().map(<[&str]>::to_vec)) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(env!("CARGO_BIN_EXE_model-gateway"))
+            .args(&words)
+            .stdout(writer)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!error.contains("panicked") && !error.contains("error:"), "{words:?}: {error}");
+        assert_eq!(output.status.signal(), Some(13), "{words:?}: {}: {error}", output.status);
+    }
+    // As a user meets it.
+    let program = env!("CARGO_BIN_EXE_model-gateway");
+    for words in ["accounts list", "keys list", "admin list", "explain --table", "check --print --no-secrets"]
+    {
+        let conf = if words.starts_with("explain") { String::new() } else { format!("--conf '{conf}'") };
+        let line = format!("'{program}' {words} {conf} | head -n 1");
+        let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !error.contains("panicked"), "{line}: {error}");
+        assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 1, "{line}");
+    }
+}
+
+/// Keys that can ask for no model.
+#[test]
+fn keys_command_tells_of_models_that_there_are_not() {
+    let gateway = Gateway::new();
+    let routes = "[[provider]]\nname = \"p\"\nkind = \"openai\"\ncredential = { value = \"sk-1\" }\n\
+                  [[model]]\nid = \"claude-sonnet\"\ntargets = [{ provider = \"p\", model = \"m\" }]\n";
+    std::fs::write(gateway.path("routes.toml"), routes).unwrap();
+    std::fs::write(gateway.path("keys.toml"), "#:schema ../schema/keys.schema.json\n# Keys.\n").unwrap();
+    for empty in ["", " "] {
+        let refused = gateway.bad(&["keys", "create", "none", "--model", empty]);
+        assert!(refused.contains("without --model all models are permitted"), "{refused}");
+    }
+    let (good, key, warning) = gateway.run(&["keys", "create", "ci", "--model", "claud-sonnet"]);
+    assert!(good && key.starts_with("mgw_"), "{warning}");
+    assert!(
+        warning.contains("no configured model matches \"claud-sonnet\"; did you mean \"claude-sonnet\"?"),
+        "{warning}"
+    );
+    let (good, _, warning) = gateway.run(&["keys", "create", "fine", "--model", "claude-*"]);
+    assert!(good && !warning.contains("warning"), "{warning}");
+    let keys = std::fs::read_to_string(gateway.path("keys.toml")).unwrap();
+    assert!(keys.starts_with("#:schema ../schema/keys.schema.json\n# Keys.\n"), "{keys}");
+    std::fs::write(
+        gateway.path("keys.toml"),
+        keys + "\n[[key]]\nname = \"nothing\"\nsha256 = \"" + &"0".repeat(64) + "\"\nmodels = []\n",
+    )
+    .unwrap();
+    let listed = gateway.good(&["keys", "list"]);
+    let row = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(row("ci").ends_with("claud-sonnet (no such model): permits nothing"), "{listed}");
+    assert!(row("fine").ends_with("claude-*"), "{listed}");
+    assert!(row("nothing").ends_with("none (permits nothing)"), "{listed}");
+    let (good, _, warnings) = gateway.run(&["check"]);
+    assert!(good, "{warnings}");
+    assert!(warnings.contains("key \"ci\" permits no model: no configured model matches"), "{warnings}");
+    assert!(warnings.contains("key \"nothing\" permits no model: its `models` are empty"), "{warnings}");
+    assert!(!warnings.contains("\"fine\""), "{warnings}");
+}
+
+/// Each gateway has files of its own: a key is valid where it was made.
+#[test]
+fn keys_command_of_a_fleet_says_where_a_key_is_valid() {
+    let gateway = Gateway::new();
+    let text = "[server]\nlisten = [\"127.0.0.1:0\"]\n[store]\nvalkey = \"redis://127.0.0.1:1/0\"\n";
+    std::fs::write(gateway.path("gateway.toml"), text).unwrap();
+    let (good, key, warning) = gateway.run(&["keys", "create", "ci"]);
+    assert!(good && key.starts_with("mgw_"), "{warning}");
+    assert!(warning.contains("valid at this gateway only"), "{warning}");
+}
+
+/// Outside of the service there is no directory of credentials.
+#[test]
+fn check_command_names_the_way_without_the_credentials_of_the_service() {
+    let gateway = Gateway::new();
+    let routes = "[[provider]]\nname = \"p\"\nkind = \"openai\"\ncredential = { file = \"%d/secret_p\" }\n\
+                  [[model]]\nid = \"m\"\ntargets = [{ provider = \"p\", model = \"m\" }]\n";
+    std::fs::write(gateway.path("routes.toml"), routes).unwrap();
+    std::fs::write(gateway.path("keys.toml"), "").unwrap();
+    let error = gateway.bad(&["check"]);
+    assert!(error.contains("CREDENTIALS_DIRECTORY") && error.contains("check --no-secrets"), "{error}");
+    assert!(error.contains("/run/credentials/model-gateway.service"), "{error}");
+    gateway.good(&["check", "--no-secrets"]);
+}
+
+#[test]
+fn explain_and_replay_print_words() {
+    let gateway = Gateway::new();
+    let file = gateway.path("request.json");
+    std::fs::write(&file, "{").unwrap();
+    let run = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_model-gateway")).args(words).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (good, error) = run(&["explain", "--from", "chat", "--to", "messages", &file.display().to_string()]);
+    assert!(!good && !error.contains("no losses") && error.contains("error:"), "{error}");
+    let answer = json!({
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "gpt-4o",
+        "choices": [{ "index": 0, "message": { "role": "assistant", "content": "Hi" }, "finish_reason": "stop" }],
+        "usage": { "prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9 }
+    });
+    std::fs::write(&file, answer.to_string()).unwrap();
+    let (good, noted) = run(&["replay", "--from", "chat", "--to", "messages", &file.display().to_string()]);
+    assert!(good, "{noted}");
+    assert!(noted.starts_with("noted id chatcmpl-1, finish stop, "), "{noted}");
+    assert!(noted.contains("; usage input 7, output 2"), "{noted}");
+    assert!(!noted.contains("Some(") && !noted.contains('{'), "{noted}");
 }

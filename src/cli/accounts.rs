@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::out::say;
 use super::record::{CommandChange, recorded};
 use super::table::{TextTable, align};
 use super::{Conf, fail, style};
@@ -203,7 +204,7 @@ fn create(file: &File, name: &str, credit: Option<Amount>) -> Result<(), Account
             None => Ok(0),
         }
     })?;
-    println!("{name} is created, with a balance of {}.", money(balance));
+    say!("{name} is created, with a balance of {}.", money(balance));
     Ok(())
 }
 
@@ -220,9 +221,9 @@ fn credit(
         file.recorded("account.credit", name, details, || admin.credit(name, amount.0, note, reference))?;
     let balance = money(credited.balance);
     if credited.repeated {
-        println!("{name} already has this credit; its balance is {balance}.");
+        say!("{name} already has this credit; its balance is {balance}.");
     } else {
-        println!("{name} now has a balance of {balance}.");
+        say!("{name} now has a balance of {balance}.");
     }
     Ok(())
 }
@@ -234,7 +235,7 @@ fn switch(file: &File, name: &str, enabled: bool) -> Result<(), AccountsError> {
     let details = json!({ "before": { "enabled": before }, "after": { "enabled": enabled } });
     let changed = file.recorded("account.update", name, details, || admin.set_enabled(name, enabled))?;
     let news = if changed { "now" } else { "already" };
-    println!("{name} is {news} {state}.");
+    say!("{name} is {news} {state}.");
     Ok(())
 }
 
@@ -260,11 +261,11 @@ fn value(account: &AccountState) -> Value {
 fn list(file: &File, json: bool) -> Result<(), AccountsError> {
     let accounts = file.open()?.accounts()?;
     if json {
-        println!("{}", Value::Array(accounts.iter().map(value).collect()));
+        say!("{}", Value::Array(accounts.iter().map(value).collect()));
         return Ok(());
     }
     if accounts.is_empty() {
-        println!("No accounts yet. To create one: model-gateway accounts create NAME");
+        say!("No accounts yet. To create one: model-gateway accounts create NAME");
         return Ok(());
     }
     let mut amounts: Vec<[String; 3]> = accounts
@@ -302,18 +303,18 @@ fn show(file: &File, name: &str, json: bool) -> Result<(), AccountsError> {
         if let Some(members) = shown.as_object_mut() {
             members.insert("credits".to_owned(), credits.collect());
         }
-        println!("{shown}");
+        say!("{shown}");
         return Ok(());
     }
     let mut amounts = [account.balance(), account.credited, account.charged].map(money);
     align(&mut amounts.each_mut());
     let width = amounts.iter().map(String::len).max().unwrap_or(0);
-    println!("{}, {}, made {}", style::title(name), word(&account), time(account.created));
+    say!("{}, {}, made {}", style::title(name), word(&account), time(account.created));
     for (label, amount) in ["balance", "credited", "charged"].iter().zip(&amounts) {
-        println!("{label:8}  {amount:>width$}");
+        say!("{label:8}  {amount:>width$}");
     }
     if !credits.is_empty() {
-        println!();
+        say!();
         let mut amounts: Vec<String> = credits.iter().map(|credit| money(credit.amount)).collect();
         align(&mut amounts.iter_mut().collect::<Vec<_>>());
         let mut table = TextTable::new(1, vec!["time", "credit", "reference", "note"]);
@@ -329,10 +330,10 @@ fn audit(file: &File) -> Result<(), AccountsError> {
     let admin = file.open()?;
     let faults = admin.audit()?;
     for fault in &faults {
-        println!("{fault}");
+        say!("{fault}");
     }
     if faults.is_empty() {
-        println!("{} the balances of {} accounts are consistent", style::good("ok"), admin.accounts()?.len());
+        say!("{} the balances of {} accounts are consistent", style::good("ok"), admin.accounts()?.len());
         Ok(())
     } else {
         Err(AccountsError::Audit(faults.len()))

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::out::{self, say};
 use super::record::{CommandChange, recorded};
-use super::{Conf, fail, print, style};
+use super::{Conf, complain, fail, style};
 use crate::account::{AdminRole, NewKey};
 use crate::admin::openapi_document;
 use crate::config::{self, AdminTokensError, AdminTokensFile};
@@ -75,8 +76,6 @@ enum AdminCommandError {
     Random(String),
     #[error("--expires requires a date, a time and an offset, such as 2027-01-31T00:00:00Z")]
     Expires,
-    #[error(transparent)]
-    Output(#[from] std::io::Error),
 }
 
 fn role(word: &str) -> Result<AdminRole, String> {
@@ -123,8 +122,11 @@ fn create(
     let expires = expires.map(|time| time.to_string());
     save(file, &tokens, "token.create", (name, json!({ "role": role.name(), "expires": expires })))?;
     // Print only the token to standard output, so that it can be piped into a secret store.
-    println!("{}", token.text());
-    eprintln!("{}", style::faint("The token is not shown again. A running gateway applies it on SIGHUP."));
+    say!("{}", token.text());
+    complain(format_args!(
+        "{}",
+        style::faint("The token is not shown again. A running gateway applies it on SIGHUP.")
+    ));
     Ok(())
 }
 
@@ -144,15 +146,15 @@ fn save(
 fn list(file: &File) -> Result<(), AdminCommandError> {
     let tokens = config::load_admin_access(&file.path()?, &config::NoSecrets)?.tokens;
     if tokens.is_empty() {
-        println!("No tokens yet. To create one: model-gateway admin create NAME --role ROLE");
+        say!("No tokens yet. To create one: model-gateway admin create NAME --role ROLE");
         return Ok(());
     }
     let width = tokens.iter().map(|token| token.name.chars().count()).max().unwrap_or(4).max(4);
-    println!("{:width$}  {:8}  {:7}  expires", "name", "state", "role");
+    say!("{:width$}  {:8}  {:7}  expires", "name", "state", "role");
     for token in tokens {
         let state = if token.enabled { "enabled" } else { "disabled" };
         let expires = token.expires.map_or_else(|| "never".to_owned(), crate::canonical::time::rfc3339);
-        println!("{:width$}  {state:8}  {:7}  {expires}", token.name, token.role.name());
+        say!("{:width$}  {state:8}  {:7}  {expires}", token.name, token.role.name());
     }
     Ok(())
 }
@@ -162,11 +164,12 @@ fn switch(file: &File, name: &str, enabled: bool) -> Result<(), AdminCommandErro
     tokens.set_enabled(name, enabled)?;
     save(file, &tokens, "token.update", (name, json!({ "enabled": enabled })))?;
     let state = if enabled { "enabled" } else { "disabled" };
-    println!("{name} is now {state}. A running gateway applies this on SIGHUP.");
+    say!("{name} is now {state}. A running gateway applies this on SIGHUP.");
     Ok(())
 }
 
 fn openapi() -> Result<(), AdminCommandError> {
     let text = format!("{:#}\n", openapi_document());
-    Ok(print(text.as_bytes())?)
+    out::write(text.as_bytes());
+    Ok(())
 }

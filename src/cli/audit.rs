@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+use super::out::say;
 use super::{Conf, complain, fail};
 use crate::admin::verify_audit;
 use crate::config;
@@ -51,12 +52,13 @@ pub(super) fn run(options: &AuditArgs) -> ExitCode {
         Ok(summary) => {
             match summary.range {
                 Some((first, end)) => {
-                    println!(
+                    say!(
                         "{} lines, {first} to {end}, follow each other; the last has the hash {}",
-                        summary.lines, summary.last_hash
+                        summary.lines,
+                        summary.last_hash
                     );
                 }
-                None => println!("The audit log has no lines yet."),
+                None => say!("The audit log has no lines yet."),
             }
             ExitCode::SUCCESS
         }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap_complete::aot::{Shell, generate};
 
-use super::{definition, fail};
+use super::{definition, out};
 
 /// Name of the program.
 const PROGRAM: &str = "model-gateway";
@@ -18,10 +18,8 @@ pub(super) struct CompletionsArgs {
 }
 
 pub(super) fn run(options: &CompletionsArgs) -> ExitCode {
-    match super::print(script(options.shell).as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(error),
-    }
+    out::write(script(options.shell).as_bytes());
+    ExitCode::SUCCESS
 }
 
 fn script(shell: Shell) -> String {

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{fail, style};
+use super::out::{self, say};
+use super::{complain, fail, style};
 use crate::canonical::{CachePolicy, Thinking};
 use crate::json::{EscapedString, JsonText};
 use crate::provider::{BaseUrl, Preset, Provider, ProviderKind, Setup};
@@ -77,7 +78,7 @@ fn provider_of(format: Format) -> (ProviderKind, &'static str) {
 
 pub(super) fn run(options: &ExplainArgs) -> ExitCode {
     if options.table {
-        print!("{}", loss::table());
+        out::write(loss::table().as_bytes());
         return ExitCode::SUCCESS;
     }
     let (Some(from), Some(to)) = (options.from, options.to) else {
@@ -119,15 +120,21 @@ pub(super) fn run(options: &ExplainArgs) -> ExitCode {
     );
     match translated {
         Ok(outgoing) => {
-            println!("{}", String::from_utf8_lossy(&outgoing.text()));
+            say!("{}", String::from_utf8_lossy(&outgoing.text()));
             print_losses(&outgoing.losses);
             if options.prompt_cache != CachePolicy::Off {
-                eprintln!("{} {} automatic cache breakpoints", style::title("cache"), outgoing.breakpoints);
+                complain(format_args!(
+                    "{} {} automatic cache breakpoints",
+                    style::title("cache"),
+                    outgoing.breakpoints
+                ));
             }
             ExitCode::SUCCESS
         }
         Err(refused) => {
-            print_losses(&refused.losses);
+            if !refused.losses.is_empty() {
+                print_losses(&refused.losses);
+            }
             fail(refused.error)
         }
     }
@@ -161,7 +168,7 @@ fn read(file: Option<&PathBuf>) -> Result<String, String> {
 /// Prints losses to standard error, so that standard output has the request only.
 fn print_losses(losses: &[Loss]) {
     if losses.is_empty() {
-        eprintln!("{} no losses", style::good("ok"));
+        complain(format_args!("{} no losses", style::good("ok")));
     }
     for Loss { element, policy, .. } in losses {
         let what = match policy {
@@ -169,6 +176,6 @@ fn print_losses(losses: &[Loss]) {
             LossPolicy::Warn => "dropped with a warning",
             LossPolicy::Refuse => "rejected with a 400",
         };
-        eprintln!("{} {element}: {what}", style::title("lost"));
+        complain(format_args!("{} {element}: {what}", style::title("lost")));
     }
 }

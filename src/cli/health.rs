@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use ureq::tls::TlsConfig;
 
+use super::out::say;
 use super::{Conf, complain, fail};
 use crate::config::{self, AdminTlsSettings};
 
@@ -49,7 +50,7 @@ pub(super) fn run(options: &HealthArgs) -> ExitCode {
     };
     match answer {
         Ok((200, text)) => {
-            println!("{}", text.trim_end());
+            say!("{}", text.trim_end());
             ExitCode::SUCCESS
         }
         Ok((status, text)) => fail(format_args!("{admin} responds with {status}: {}", text.trim_end())),

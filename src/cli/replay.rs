@@ -8,11 +8,13 @@ use bytes::Bytes;
 use clap::Args;
 
 use super::explain::format_of;
-use super::{fail, style};
+use super::out::{self, say};
+use super::{complain, fail, style};
 use crate::json::EscapedString;
+use crate::ledger::record::KINDS;
 use crate::translate::translated::Route;
 use crate::translate::verbatim::Arrival;
-use crate::translate::{Exchange, Restore, StreamError, Translated, Verbatim};
+use crate::translate::{Exchange, Meter, Restore, StreamError, Translated, Verbatim};
 use crate::wire::Format;
 use crate::wire::codec::ReplyOptions;
 use crate::wire::error::{ProviderError, from_provider};
@@ -68,16 +70,20 @@ pub(super) fn run(options: &ReplayArgs) -> ExitCode {
             fail(error)
         }
     };
-    let meter = exchange.meter();
-    eprintln!(
-        "{} id {:?}, finish {:?}, {} frames, {:?}",
-        style::title("noted"),
-        meter.id(),
-        meter.finish(),
-        meter.frames(),
-        meter.usage()
-    );
+    complain(format_args!("{} {}", style::title("noted"), noted(exchange.meter())));
     code
+}
+
+/// Returns what the meter has read of a response, in words.
+fn noted(meter: &Meter) -> String {
+    let word = |word: &str| if word.is_empty() { "none".to_owned() } else { word.to_owned() };
+    let mut text =
+        format!("id {}, finish {}, {} frames", word(meter.id()), word(meter.finish()), meter.frames());
+    let usage = KINDS.iter().filter_map(|kind| Some(format!("{} {}", kind.name, (kind.get)(meter.usage())?)));
+    let usage: Vec<String> = usage.collect();
+    text.push_str("; usage ");
+    text.push_str(&word(&usage.join(", ")));
+    text
 }
 
 fn exchange(options: &ReplayArgs, arrival: Arrival, stream: bool) -> Exchange {
@@ -114,12 +120,10 @@ fn replay(exchange: &mut Exchange, body: &Bytes, pieces: usize) -> Result<(), St
 fn whole(exchange: &mut Exchange, body: Bytes) -> Result<(), StreamError> {
     let out = exchange.whole(body)?;
     print_bytes(&out);
-    println!();
+    say!();
     Ok(())
 }
 
 fn print_bytes(bytes: &[u8]) {
-    use std::io::Write as _;
-    // Ignore a closed pipe.
-    let _ = std::io::stdout().write_all(bytes);
+    out::write(bytes);
 }

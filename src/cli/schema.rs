@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
-use super::fail;
+use super::out;
 use crate::config::reference::ConfigFile;
 use crate::config::schema;
 
@@ -22,8 +22,6 @@ fn parser() -> impl clap::builder::TypedValueParser<Value = ConfigFile> {
 }
 
 pub(super) fn run(options: &SchemaArgs) -> ExitCode {
-    match super::print(schema(options.file).as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(error),
-    }
+    out::write(schema(options.file).as_bytes());
+    ExitCode::SUCCESS
 }

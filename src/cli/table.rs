@@ -1,5 +1,6 @@
 //! Plain-text tables and number formats of the command line.
 
+use super::out::say;
 use super::style;
 
 /// Table with left-aligned names and right-aligned numbers.
@@ -33,14 +34,14 @@ impl TextTable {
             });
             padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
         };
-        println!("{}", style::title(line(&mut self.head.iter().copied())));
+        say!("{}", style::title(line(&mut self.head.iter().copied())));
         let first_total = self.rows.len().saturating_sub(totals);
         for (at, row) in self.rows.iter().enumerate() {
             if at == first_total && at > 0 {
                 let whole = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
-                println!("{}", style::faint("-".repeat(whole)));
+                say!("{}", style::faint("-".repeat(whole)));
             }
-            println!("{}", line(&mut row.iter().map(String::as_str)));
+            say!("{}", line(&mut row.iter().map(String::as_str)));
         }
     }
 }

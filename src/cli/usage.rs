@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::accounts::{AccountsError, File};
-use super::fail;
+use super::out::{self, say};
 use super::table::{TextTable, align, grouped};
+use super::{complain, fail};
 use crate::ledger::admin::AdminError;
 use crate::ledger::export::{self, UsagePeriod, date, money};
 use crate::ledger::record::KINDS;
@@ -61,7 +62,7 @@ pub(super) fn run(options: &UsageArgs) -> ExitCode {
         if options.records {
             let mut out = BufWriter::new(io::stdout().lock());
             let mut first = true;
-            return Ok(admin.records(&filter, &mut |record| {
+            admin.records(&filter, &mut |record| {
                 if options.json {
                     return writeln!(out, "{}", export::record_json(record));
                 }
@@ -69,21 +70,21 @@ pub(super) fn run(options: &UsageArgs) -> ExitCode {
                     export::write_record_names(&mut out)?;
                 }
                 export::write_record_csv(&mut out, record)
-            })?);
+            })?;
+            // A buffer that is dropped does not say that it could not be written.
+            return Ok(out.flush().map_err(AdminError::Records)?);
         }
         let lines = admin.usage(&filter, options.by)?;
         if lines.iter().any(|line| line.sums.is_beyond()) {
-            eprintln!("Sums that are shown as the largest number exceed it.");
+            complain(format_args!("Sums that are shown as the largest number exceed it."));
         }
         options.show(lines, &filter)
     });
     match shown {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of the pipe has closed it, for example `head`.
-        Err(AccountsError::Admin(AdminError::Records(error)))
-            if error.kind() == io::ErrorKind::BrokenPipe =>
-        {
-            ExitCode::SUCCESS
+        Err(AccountsError::Admin(AdminError::Records(error))) => {
+            out::settle(Err(error));
+            ExitCode::FAILURE
         }
         Err(error) => fail(error),
     }
@@ -125,7 +126,7 @@ impl UsageArgs {
     fn print(&self, lines: Vec<UsageRow>, filter: &UsageFilter) {
         let span = format!("{} to {}", date(filter.from), date(filter.to - 1));
         if lines.is_empty() {
-            println!("No usage from {span}.");
+            say!("No usage from {span}.");
             return;
         }
         let mut total = UsageRow { name: span, sums: UsageSums::default() };

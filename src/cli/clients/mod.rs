@@ -34,6 +34,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::out::say;
 use super::{complain, fail, style};
 use address::{ClientKey, GatewayAddress};
 use client::CodingClient;
@@ -147,7 +148,7 @@ fn start(options: &RunArgs) -> Result<u8, ClientSetupError> {
         let plan = client.launch(&setup, &user, temporary, &options.arguments)?;
         remark(&plan.notes);
         for line in launch::lines(client.name(), &plan, temporary) {
-            println!("{}", setup.key.redact(&line));
+            say!("{}", setup.key.redact(&line));
         }
         return Ok(0);
     }
@@ -180,23 +181,25 @@ fn write_settings(options: &ConfigureArgs) -> Result<(), ClientSetupError> {
     let configuration = configure::prepare(client, &setup, &user)?;
     remark(&client.notes(&setup));
     remark(configuration.notes());
-    for line in configuration.lines() {
-        println!("{}", setup.key.redact(&line));
+    let lines: Vec<String> =
+        configuration.lines().iter().map(|line| setup.key.redact(line).to_string()).collect();
+    // Printed when it is done: a reader that closes the pipe ends the process.
+    let written = if options.print { Ok(()) } else { configuration.write().map(|_| ()) };
+    for line in lines {
+        say!("{line}");
     }
+    written?;
     if options.print {
         return Ok(());
     }
-    configuration.write()?;
     let name = client.name();
-    println!(
+    say!(
         "{} {name} uses {}. To undo it: model-gateway unconfigure {name}",
         style::good("ok"),
         setup.address.root()
     );
     if !configuration.has_key() {
-        println!(
-            "The settings name the variable {KEY_VARIABLE}, which must have the key when {name} starts."
-        );
+        say!("The settings name the variable {KEY_VARIABLE}, which must have the key when {name} starts.");
     }
     Ok(())
 }
@@ -222,17 +225,18 @@ pub(super) fn unconfigure(options: &UnconfigureArgs) -> ExitCode {
 fn restore_settings(options: &UnconfigureArgs, user: &UserEnvironment) -> Result<bool, ClientSetupError> {
     if options.forget {
         for line in unconfigure::forget(options.client, user, options.print)? {
-            println!("{line}");
+            say!("{line}");
         }
         return Ok(true);
     }
     let restoration = unconfigure::prepare(options.client, user, options.force)?;
-    for line in restoration.lines() {
-        println!("{line}");
+    let lines = restoration.lines();
+    // Printed when it is done: a reader that closes the pipe ends the process.
+    let written = if options.print { Ok(()) } else { restoration.write() };
+    for line in lines {
+        say!("{line}");
     }
-    if !options.print {
-        restoration.write()?;
-    }
+    written?;
     Ok(restoration.is_complete())
 }
 
@@ -243,7 +247,7 @@ pub(super) fn doctor(options: &DoctorArgs) -> ExitCode {
         failed |= !finding.is_good();
         let word = finding.word();
         let mark = if word == "ok" { style::good(word) } else { style::bad(word) };
-        println!("{mark} {}", finding.text);
+        say!("{mark} {}", finding.text);
     });
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
