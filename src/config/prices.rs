@@ -1,12 +1,38 @@
 //! Prices: of a model in routes.toml, and of many models in a price file.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::node::{ConfigTable, TomlDocument};
 use super::report::Report;
 use crate::account::Pattern;
 use crate::account::price::{Price, PriceConfig, Rates, TokenKind, UnitPrice};
+
+/// List prices of well-known models: conf/prices.toml.
+pub const LIST_PRICES: &str = include_str!("../../conf/prices.toml");
+
+/// Entries of [`LIST_PRICES`] with their patterns.
+static ENTRIES: LazyLock<Vec<(Vec<Pattern>, &'static str)>> = LazyLock::new(|| {
+    let entries = LIST_PRICES.split("\n[[price]]\n").skip(1);
+    entries
+        .map(|entry| (patterns_of(entry), entry.split("\n# --- ").next().unwrap_or_default().trim()))
+        .collect()
+});
+
+fn patterns_of(entry: &str) -> Vec<Pattern> {
+    let document = entry.parse::<toml_edit::DocumentMut>().ok();
+    let models = document.as_ref().and_then(|entry| entry.get("models")?.as_array());
+    models.into_iter().flatten().filter_map(|model| model.as_str().map(Pattern::new)).collect()
+}
+
+/// Returns the keys of the entry of [`LIST_PRICES`] that applies to the first of these names that has one, as they stand
+/// there.
+pub fn list_price<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<&'static str> {
+    names.find_map(|name| {
+        let fits = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
+        ENTRIES.iter().find(|(patterns, _)| fits(patterns)).map(|(_, entry)| *entry)
+    })
+}
 
 /// Price list, in the order of the file.
 #[derive(Debug, Default)]
@@ -96,4 +122,23 @@ fn read_units(table: &ConfigTable<'_>, key: &'static str, quality: bool) -> Vec<
         });
     });
     units
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_price_is_the_entry_that_the_reader_finds() {
+        let list = read(Path::new("prices.toml"), LIST_PRICES).unwrap();
+        assert!(ENTRIES.len() > 50);
+        for name in
+            ["gpt-4o", "gpt-4o-2024-05-13", "claude-sonnet-4-5", "grok-4", "rerank-v3.5", "gemini-2.5-pro"]
+        {
+            let entry = list_price(["unknown", name].into_iter()).unwrap();
+            let alone = read(Path::new("prices.toml"), &format!("[[price]]\n{entry}\n")).unwrap();
+            assert_eq!(alone.find([name].into_iter()), list.find([name].into_iter()), "{entry}");
+        }
+        assert_eq!(list_price(["unknown"].into_iter()), None);
+    }
 }

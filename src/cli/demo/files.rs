@@ -1,4 +1,4 @@
-//! Configuration of the demo: four files in a temporary folder, which is deleted when the value is dropped.
+//! Configuration of the demo: five files in a temporary folder, which is deleted when the value is dropped.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::Providers;
 use crate::account::NewKey;
+use crate::config::LIST_PRICES;
 
 /// Credential of the simulated OpenAI. It differs from the clients' key, to show that the gateway replaces one by the
 /// other.
@@ -28,6 +29,25 @@ pub(super) const BEDROCK_CREDENTIAL: &str = "demo-bedrock";
 /// Signing secret of access tokens; made up like all credentials of the demo.
 const TOKEN_SECRET: &str = "demo-secret-that-signs-access-tokens";
 
+/// Prices of the models of the demo that the list prices do not have, made up like everything there: without them, what is
+/// spent would be 0.
+const DEMO_PRICES: &str = r#"# Made up.
+[[price]]
+models = ["amazon.nova-lite-v1:0"]
+input  = 0.06
+output = 0.24
+
+[[price]]
+models = ["imagen-4.0-generate-001", "doubao-seedream-*", "qwen-image-plus", "text2imageSubmit", "img2imgSubmit"]
+image  = 0.04
+
+[[price]]
+models       = ["veo-*", "wan2.5-*", "doubao-seedance-*", "vendorImageFirstLast", "videoFaceMergeSubmit"]
+video_second = 0.1
+
+# List prices.
+"#;
+
 /// Temporary folder with the configuration.
 pub(super) struct Files(TempDir);
 
@@ -43,6 +63,7 @@ impl Files {
         let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text);
         write("gateway.toml", gateway(port, admin))?;
         write("routes.toml", routes(providers))?;
+        write("prices.toml", format!("{DEMO_PRICES}\n{LIST_PRICES}"))?;
         write("keys.toml", format!("[[key]]\nname = \"demo\"\nsha256 = \"{}\"\n", key.hash().to_hex()))?;
         let hash = token.hash().to_hex();
         write("admin.toml", format!("[[token]]\nname = \"demo\"\nrole = \"admin\"\nsha256 = \"{hash}\"\n"))?;
@@ -85,7 +106,9 @@ fn routes(providers: &Providers) -> String {
         (providers.cohere.base_url(), providers.ark.base_url(), providers.dashscope.base_url());
     let bedrock = providers.bedrock.base_url();
     format!(
-        r#"[[provider]]
+        r#"prices = "prices.toml"
+
+[[provider]]
 name       = "openai"
 kind       = "openai"
 base_url   = "{openai}"
@@ -273,4 +296,23 @@ algorithm = "HS256"
 secret    = {{ value = "{TOKEN_SECRET}" }}
 "#
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{self, NoSecrets};
+
+    /// The pages about money would show nothing but 0.
+    #[tokio::test]
+    async fn demo_has_a_price_for_each_of_its_models() {
+        let providers = Providers::start().await.unwrap();
+        let key = NewKey::generate().unwrap();
+        let files = Files::write([18_080, 19_090], &key, &key, &providers).unwrap();
+        let loaded = config::load(&files.gateway(), &NoSecrets).unwrap();
+        let models = loaded.snapshot.routes.models();
+        let free: Vec<_> =
+            models.iter().filter(|model| model.price.is_empty()).map(|model| &*model.id).collect();
+        assert!(models.len() > 15 && free.is_empty(), "{free:?}");
+    }
 }

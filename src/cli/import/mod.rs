@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::{fail, print};
+use super::{fail, out};
 use crate::config;
 use document::SourceFault;
 use draft::ImportDraft;
@@ -117,8 +117,6 @@ enum ImportError {
     Exists(String),
     #[error("the result is not a valid configuration, and nothing was written:\n{0}")]
     Invalid(config::Report),
-    #[error("the report cannot be printed: {0}")]
-    Output(std::io::Error),
 }
 
 fn shown(fault: &SourceFault) -> String {
@@ -161,6 +159,10 @@ fn import(source: &Source) -> Result<(), ImportError> {
     };
     let Imported { mut draft, mut report } = imported;
     draft.separate_names();
+    // Of the sources that know prices of models by themselves; New API and One API have theirs in the database.
+    if !matches!(source, Source::NewApi(_) | Source::OneApi(_)) {
+        add_list_prices(&mut draft, &mut report);
+    }
     let base = common.file.file_name().unwrap_or_default().to_string_lossy();
     let files = texts(&draft, &format!("{base} of {name}"));
     add_remarks(&draft, &mut report);
@@ -168,7 +170,8 @@ fn import(source: &Source) -> Result<(), ImportError> {
     let written = if common.dry_run { Vec::new() } else { file::write(&common.out, &files, common.force)? };
     let shown = Summary::new(name, &draft, &report, &written);
     let text = if common.json { shown.json() } else { shown.text(common) };
-    print(text.as_bytes()).map_err(ImportError::Output)
+    out::write(text.as_bytes());
+    Ok(())
 }
 
 /// Returns the files of the result. The first three are the configuration.
@@ -196,6 +199,32 @@ fn check(folder: &Path, draft: &ImportDraft, files: &[OutputFile]) -> Result<(),
     let vault = ImportVault(&draft.secrets);
     let prices = files.iter().find(|file| file.name == "prices.toml").map(|file| file.text.as_str());
     config::load_texts_with_prices(folder, [text(0), text(1), text(2)], prices, &vault).map(drop)
+}
+
+/// Gives models without a price the list prices that the gateway knows, and says which have none.
+fn add_list_prices(draft: &mut ImportDraft, report: &mut FieldReport) {
+    let (mut listed, mut free) = (Vec::new(), Vec::new());
+    for model in draft.models.iter().filter(|model| model.price.is_empty()) {
+        let names = model.targets.iter().map(|target| target.family.as_deref().unwrap_or(&target.model));
+        match config::list_price(std::iter::once(model.id.as_str()).chain(names)) {
+            Some(entry) => listed.push((model.id.clone(), entry)),
+            None => free.push(model.id.as_str()),
+        }
+    }
+    let names = listed.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(", ");
+    if !listed.is_empty() {
+        report.remark(format!(
+            "the source has no price of these models; prices.toml has the list prices that this version of the gateway knows, \
+             which you must compare with your contracts: {names}"
+        ));
+    }
+    if !free.is_empty() {
+        report.remark(format!(
+            "no price of these models is known, and they are free until you set model.price, or prices (docs/accounts.md): {}",
+            free.join(", ")
+        ));
+    }
+    draft.list_prices = listed;
 }
 
 /// Adds what the operator has to do after any import.
