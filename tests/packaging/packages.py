@@ -30,6 +30,16 @@ def files_below(folder):
     return {f"/{path.relative_to(folder)}" for path in folder.rglob("*") if not path.is_dir()}
 
 
+def anchors(page):
+    """Returns the anchors of a page, as GitHub makes them of its headings."""
+    text = re.sub(r"(?sm)^```.*?^```$", "", page.read_text())
+    found = set()
+    for heading in re.findall(r"(?m)^#+ (.*)$", text):
+        heading = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        found.add(re.sub(r"[^\w\- ]", "", heading).replace(" ", "-"))
+    return found
+
+
 class Contents(unittest.TestCase):
     """Files of a package, unpacked; the two formats differ in a few paths only."""
 
@@ -70,6 +80,28 @@ class Contents(unittest.TestCase):
                 self.assertIn(f"/usr/share/man/man1/model-gateway-{command}.1.gz", files)
         for page in (folder / "usr/share/man").rglob("*.gz"):
             self.assertIn(b".TH ", gzip.decompress(page.read_bytes()))
+
+    def check_documentation(self, folder):
+        """Every link of the documentation leads to a file of the package, and to a heading that is there."""
+        doc, dead = folder / "usr/share/doc/model-gateway", []
+        pages = [page for page in doc.rglob("*.md")]
+        self.assertGreater(len(pages), 40)
+        for page in pages:
+            text = re.sub(r"(?sm)^```.*?^```$", "", page.read_text())
+            for link in re.findall(r"\]\(([^()\s]+)\)", text):
+                if re.match(r"[a-z][a-z0-9+.-]*:", link):
+                    continue
+                path, _, anchor = link.partition("#")
+                place = folder / path[1:] if path.startswith("/") else page.parent / path if path else page
+                if not place.exists():
+                    dead.append(f"{page.relative_to(doc)}: {link}")
+                elif anchor and place.suffix == ".md" and anchor not in anchors(place):
+                    dead.append(f"{page.relative_to(doc)}: {link}: no such heading")
+        self.assertEqual(dead, [])
+        rules = (folder / "usr/share/model-gateway/prometheus/rules.yml").read_text()
+        for runbook in re.findall(r"runbook: (.*)", rules):
+            path, _, anchor = runbook.removeprefix("file://").partition("#")
+            self.assertIn(anchor, anchors(folder / path[1:]), runbook)
 
     def check_service(self, folder):
         unit = (folder / "usr/lib/systemd/system/model-gateway.service").read_text()
@@ -138,6 +170,7 @@ class Deb(Contents):
     def test_contents(self):
         self.check_contents(self.data)
         self.check_service(self.data)
+        self.check_documentation(self.data)
         files = files_below(self.data)
         self.assertIn("/usr/share/zsh/vendor-completions/_model-gateway", files)
         self.assertIn("/usr/share/doc/model-gateway/copyright", files)
@@ -214,6 +247,7 @@ class Rpm(Contents):
     def test_contents(self):
         self.check_contents(self.data)
         self.check_service(self.data)
+        self.check_documentation(self.data)
         self.assertIn("/usr/share/zsh/site-functions/_model-gateway", files_below(self.data))
 
     def test_configuration_is_not_replaced(self):

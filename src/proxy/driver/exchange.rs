@@ -68,7 +68,6 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
         }
     }
 
-<<<<<<< HEAD
     /// Finds out whether a client that has closed its side of the connection is still there: an interim response is written
     /// if no head was sent, or the next filler behind an early head.
     pub(super) async fn on_half_closed(&mut self) {
@@ -82,10 +81,7 @@ impl<P: ExchangeHooks> ExchangeState<'_, P> {
         }
     }
 
-    /// Disables keep-alive of the client's connection while the process drains: the response then says
-=======
     /// Disables keep-alive of the client's connection while the process is about to stop: the response then says
->>>>>>> 988d6bb3 (server: lame duck time: after SIGTERM not ready, and still accepting)
     /// `Connection: close`, before the client sends another request on a connection that is about to close.
     pub(super) fn close_if_stopping(&mut self) {
         if self.proxy.shutdown().is_stopping() {
