@@ -264,6 +264,8 @@ pub enum RetryAfter {
     Header(String),
     /// Delay that the provider gave outside of a `retry-after` header.
     Wait(Duration),
+    /// Delay that the gateway advises because the provider gave none: some clients give up at a 429 without a delay.
+    Advised(Duration),
     /// Rest of the window of an exhausted budget, in seconds, and its end, in Unix seconds.
     Window {
         /// Seconds until the end.
@@ -278,9 +280,21 @@ impl RetryAfter {
     pub fn delay(&self) -> Option<Duration> {
         match self {
             RetryAfter::Header(text) => text.trim().parse().ok().map(Duration::from_secs),
-            RetryAfter::Wait(wait) => Some(*wait),
+            RetryAfter::Wait(wait) | RetryAfter::Advised(wait) => Some(*wait),
             RetryAfter::Window { wait, .. } => Some(Duration::from_secs(*wait)),
         }
+    }
+
+    /// Returns whether the gateway advises the delay, and the provider gave none.
+    pub fn is_advised(&self) -> bool {
+        matches!(self, RetryAfter::Advised(_))
+    }
+
+    /// Returns the value of a `retry-after-ms` header, which the SDKs of OpenAI and Anthropic prefer to `retry-after`.
+    /// `None` if the delay is a whole number of seconds.
+    pub fn milliseconds(&self) -> Option<u64> {
+        let RetryAfter::Wait(wait) = self else { return None };
+        u64::try_from(wait.as_millis()).ok().filter(|millis| millis % 1_000 != 0)
     }
 
     /// Returns the delay in seconds, rounded up from milliseconds. `None` for a point in time.
@@ -353,6 +367,11 @@ impl ApiError {
     pub fn retry_after(mut self, wait: Option<RetryAfter>) -> Self {
         self.retry_after = wait;
         self
+    }
+
+    /// Returns whether the provider says when a retry may succeed.
+    pub fn has_provider_delay(&self) -> bool {
+        self.retry_after.as_ref().is_some_and(|wait| !wait.is_advised())
     }
 
     /// Returns the end of the window of an exhausted budget, in Unix seconds. `None` for other errors.

@@ -226,11 +226,15 @@ fn is_error(frames: &[Value]) -> bool {
     frames.iter().any(|frame| !frame["error"].is_null())
 }
 
-/// Maps finish reasons that the codec treats as a content filter to one.
+/// Maps finish reasons that the codec treats as a content filter to one, and that of a call to that of a normal end.
 fn filtered(seen: &mut Seen) {
     let filters = ["RECITATION", "MODEL_ARMOR", "PROHIBITED_CONTENT"];
     if seen.finish.as_deref().is_some_and(|finish| filters.contains(&finish)) {
         seen.finish = Some("SAFETY".to_owned());
+    }
+    // A call that the request did not permit is one nevertheless.
+    if seen.finish.as_deref() == Some("UNEXPECTED_TOOL_CALL") && !seen.calls.is_empty() {
+        seen.finish = Some("STOP".to_owned());
     }
 }
 

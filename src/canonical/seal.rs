@@ -23,9 +23,10 @@ pub struct ProviderSignature<'a> {
 }
 
 impl<'a> ProviderSignature<'a> {
-    /// Parses a field that holds a signature, in an envelope or bare. Returns `None` if the field is empty.
+    /// Parses a field that holds a signature, in an envelope or bare. Returns `None` if the field is empty, or the
+    /// envelope is ([`UNSIGNED`]).
     pub fn read(field: JsonStr<'a>) -> Option<Self> {
-        if field.is_empty() {
+        if field.is_empty() || field.escaped() == UNSIGNED {
             return None;
         }
         match open(field.escaped()) {
@@ -52,6 +53,10 @@ pub struct SealedSignature<'a> {
 }
 
 const ENVELOPE: &str = "gw1.";
+
+/// Envelope without a signature, for reasoning that its provider did not sign. Clients give reasoning back as it came only
+/// if it has a signature; some write unsigned reasoning into the prompt as text. No provider has an issuer name with `_`.
+pub const UNSIGNED: &str = "gw1.no_issuer.";
 
 impl SealedSignature<'_> {
     /// Writes the envelope, which needs no JSON escapes.
@@ -146,6 +151,15 @@ fn get_base64(text: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn envelope_without_a_signature_is_none() {
+        assert_eq!(ProviderSignature::read(JsonStr::from_escaped(UNSIGNED)), None);
+        let sealed = SealedSignature { issuer: "no_issuer", text: JsonStr::default() };
+        let mut envelope = Vec::new();
+        sealed.write(&mut envelope);
+        assert_eq!(envelope, UNSIGNED.as_bytes());
+    }
 
     #[test]
     fn signature_envelope_is_opened_only_for_its_issuer() {

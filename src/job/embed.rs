@@ -173,6 +173,10 @@ impl Job for EmbedJob {
         self.round.record_response(call, body);
     }
 
+    fn on_input_tokens(&mut self, call: usize, tokens: u64) {
+        self.round.record_tokens(call, tokens);
+    }
+
     fn finish(&mut self) -> Result<JobReply, JobFault> {
         let broken = |error: embeddings::Broken| JobFault::Broken(error.to_string());
         let mut vectors = Vec::new();
@@ -183,6 +187,8 @@ impl Job for EmbedJob {
             if failed {
                 return Err(self.round.failed(call));
             }
+            // Some models of Amazon Bedrock report their usage in the head only.
+            let tokens = tokens.or(self.round.tokens(call));
             vectors.extend(some);
             counted |= tokens.is_none();
             used = used.saturating_add(tokens.unwrap_or_else(|| self.count_tokens(range)));

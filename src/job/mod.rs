@@ -62,6 +62,9 @@ pub trait Job: Send + Sync {
     /// Receives the success body of a call; `call` is its index in the last round.
     fn on_response(&mut self, call: usize, body: Bytes);
 
+    /// Receives the input tokens that the head of a response reports, before its body.
+    fn on_input_tokens(&mut self, _call: usize, _tokens: u64) {}
+
     /// Returns whether the job may run again when the outcome of a call is unknown, because its calls create nothing.
     fn is_repeatable(&self) -> bool {
         false
@@ -79,11 +82,13 @@ pub trait Job: Send + Sync {
 struct Round {
     calls: Vec<JobCall>,
     answers: Vec<Bytes>,
+    /// Input tokens that the heads of the responses report.
+    tokens: Vec<Option<u64>>,
 }
 
 impl Round {
     fn with_calls(calls: Vec<JobCall>) -> Self {
-        Round { answers: vec![Bytes::new(); calls.len()], calls }
+        Round { answers: vec![Bytes::new(); calls.len()], tokens: vec![None; calls.len()], calls }
     }
 
     fn take(&mut self) -> Vec<JobCall> {
@@ -94,6 +99,17 @@ impl Round {
         if let Some(slot) = self.answers.get_mut(call) {
             *slot = body;
         }
+    }
+
+    fn record_tokens(&mut self, call: usize, tokens: u64) {
+        if let Some(slot) = self.tokens.get_mut(call) {
+            *slot = Some(tokens);
+        }
+    }
+
+    /// Returns the input tokens that the head of the response to a call reports.
+    fn tokens(&self, call: usize) -> Option<u64> {
+        self.tokens.get(call).copied().flatten()
     }
 
     /// Returns the response to a call as text.

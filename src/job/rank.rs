@@ -78,6 +78,10 @@ impl Job for RankJob {
         self.round.record_response(call, body);
     }
 
+    fn on_input_tokens(&mut self, call: usize, tokens: u64) {
+        self.round.record_tokens(call, tokens);
+    }
+
     fn finish(&mut self) -> Result<JobReply, JobFault> {
         let batch = self.request.dialect.batch.max(1);
         let mut results = Vec::with_capacity(self.documents);
@@ -93,7 +97,8 @@ impl Job for RankJob {
                 result.index += start;
                 result
             }));
-            used = used.zip(answer.tokens).map(|(used, tokens)| used.saturating_add(tokens));
+            let tokens = answer.tokens.or(self.round.tokens(call));
+            used = used.zip(tokens).map(|(used, tokens)| used.saturating_add(tokens));
             if let Some(more) = answer.searches {
                 searches = Some(searches.unwrap_or(0u64).saturating_add(more));
             }

@@ -63,7 +63,7 @@ pub fn classify(error: &ApiError, status: Option<u16>) -> FaultClass {
         (ErrorKind::UpstreamAuth, _) => (Credential, RetryDecision::Yes),
         (ErrorKind::UpstreamRateLimit, _) => (Busy, RetryDecision::Yes),
         (_, Some(529)) => (Busy, RetryDecision::Yes),
-        (_, Some(503)) if error.retry_after.is_some() => (Busy, RetryDecision::Yes),
+        (_, Some(503)) if error.has_provider_delay() => (Busy, RetryDecision::Yes),
         // 409: a conflict with a concurrent request. 425: too early to be replayed. The target is not at fault.
         (_, Some(409 | 425)) => (Gateway, RetryDecision::Yes),
         (_, Some(408 | 424 | 500..=599)) => (Target, RetryDecision::Yes),
@@ -133,7 +133,7 @@ pub fn error_rank(error: &ApiError) -> u8 {
         | ErrorKind::Unsupported
         | ErrorKind::InvalidField => 5,
         // The client learns when to retry.
-        ErrorKind::UpstreamRateLimit if error.retry_after.is_some() => 4,
+        ErrorKind::UpstreamRateLimit if error.has_provider_delay() => 4,
         ErrorKind::UpstreamRateLimit => 3,
         ErrorKind::UpstreamFailed => 3,
         ErrorKind::UpstreamTimeout => 2,

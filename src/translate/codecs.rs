@@ -133,8 +133,10 @@ impl AnyEncoder {
     pub(super) fn expect_input(&mut self, tokens: u64) {
         match self {
             AnyEncoder::Messages(encoder) => encoder.expect_input(tokens),
-            AnyEncoder::Generate(encoder) => encoder.expect_input(tokens),
-            AnyEncoder::Chat(_) | AnyEncoder::Responses(_) | AnyEncoder::Converse(_) => {}
+            AnyEncoder::Chat(_)
+            | AnyEncoder::Responses(_)
+            | AnyEncoder::Generate(_)
+            | AnyEncoder::Converse(_) => {}
         }
     }
 

@@ -37,6 +37,8 @@ pub struct Meter {
     content_frames: u64,
     seen: u64,
     finished: u64,
+    /// Whether a finish reason of a verbatim response means that it broke off.
+    broken_off: bool,
     /// Whether a further frame need not be parsed if it has only content. One flag, because it is asked for each frame.
     may_skim: bool,
     end: StreamEnd,
@@ -80,6 +82,7 @@ impl Meter {
             content_frames: 0,
             seen: 0,
             finished: 0,
+            broken_off: false,
             may_skim: false,
             end: StreamEnd::default(),
             counter: Counter::new(format, arrival),
@@ -220,6 +223,7 @@ impl Meter {
         if let Some(reason) = sight.finish {
             self.finish.clear();
             note(&mut self.finish, reason.escaped());
+            self.broken_off |= self.counter.format.is_some_and(|format| sight.failure(format).is_some());
         }
         // One bit per choice: the stream is complete once every choice that has started has finished.
         self.seen |= sight.seen;
@@ -359,6 +363,17 @@ impl Meter {
     /// Returns true if every choice or candidate that has started has its finish reason.
     pub fn all_finished(&self) -> bool {
         self.seen != 0 && self.seen & !self.finished == 0
+    }
+
+    /// Returns true if the provider says that it broke the response off: by an error, or by the finish reason of a
+    /// response that passes verbatim.
+    pub fn has_failed(&self) -> bool {
+        self.end == StreamEnd::Failed || self.broken_off
+    }
+
+    /// Returns true if the finish reason of a response that passes verbatim means that it broke off.
+    pub fn is_broken_off(&self) -> bool {
+        self.broken_off
     }
 
     /// Returns the state of the stream.

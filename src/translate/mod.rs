@@ -14,6 +14,7 @@ mod call_fingerprint;
 mod codecs;
 mod compaction;
 mod count;
+mod event_pipeline;
 pub mod event_stream;
 mod fit;
 mod frame_edit;
@@ -35,6 +36,7 @@ mod search_texts;
 mod synthetic_error;
 pub mod translated;
 pub mod verbatim;
+mod void_arguments;
 
 #[cfg(test)]
 mod tests;

@@ -15,9 +15,7 @@ pub(super) fn error_body(kind: &str, message: &[&str]) -> Bytes {
     out.freeze()
 }
 
-/// Returns an error body for a response that ended without content for the provider's own reason.
+/// Returns an error body for a response that ended without content for a reason that the gateway does not know.
 pub(super) fn empty_response(reason: JsonStr<'_>) -> Bytes {
-    // Client error: the request lacks a signature that the provider requires.
-    let kind = if reason.is("MISSING_THOUGHT_SIGNATURE") { "invalid_request_error" } else { "server_error" };
-    error_body(kind, &["The model stopped before it had produced content: ", reason.escaped()])
+    error_body("server_error", &["The model stopped before it had produced content: ", reason.escaped()])
 }

@@ -9,21 +9,21 @@ use bytes::{Bytes, BytesMut};
 
 use super::codecs::{AnyDecoder, AnyEncoder, decode_answer, encode_answer};
 use super::compaction::Compactor;
+use super::event_pipeline::{EventPipeline, PipelineOutput};
 use super::event_stream;
 use super::keepsake::{Collector, SignatureBundle};
 use super::restore::{Restore, Restorer};
 use super::resume::TranslatedTap;
-use super::synthetic_error::{empty_response, error_body};
 use super::verbatim::{Arrival, is_whole};
+use super::void_arguments::VoidArguments;
 use super::{Meter, StreamError};
-use crate::canonical::answer::MAX_BLOCKS;
-use crate::canonical::{Answer, BlockKind, Event, Finish};
+use crate::canonical::Event;
 use crate::error::ApiError;
 use crate::framing::frame_buffer::FrameTooLarge;
 use crate::framing::json_array::{element, in_one_line};
 use crate::framing::{FrameBuffer, sse};
 use crate::wire::Format;
-use crate::wire::codec::{ReplyOptions, is_to_come};
+use crate::wire::codec::ReplyOptions;
 use crate::wire::watch::StreamEnd;
 
 /// Initial capacity of the output buffer, in bytes. It grows with the output, and is reused once that has been written.
@@ -39,7 +39,7 @@ pub struct Translated {
     arrival: Arrival,
     frame_buffer: FrameBuffer,
     from: AnyDecoder,
-    through: Through,
+    through: EventPipeline,
     /// Whether texts of the response may start with reasoning between tags.
     tagged: bool,
     /// Body of a document, as far as it has arrived.
@@ -53,101 +53,12 @@ pub struct Translated {
     document: Option<Bytes>,
 }
 
-/// Event pipeline from the decoder to the client's encoder: meter, signature collector, restorer, transcript tap.
-#[derive(Debug)]
-struct Through {
-    meter: Meter,
-    collector: Option<Box<Collector>>,
-    restorer: Option<Restorer>,
-    /// Compaction that the response becomes; `None` for all other responses.
-    compactor: Option<Box<Compactor>>,
-    to: To,
-    out: BytesMut,
-    /// Error of the provider, once it has arrived.
-    error: Option<Bytes>,
-    /// Whether any block other than reasoning has arrived.
-    spoke: bool,
-    /// Transcript tap, if another provider may continue this response or this response continues another one.
-    tap: Option<Box<TranslatedTap>>,
-}
-
 /// Parts that the next provider's translation takes over.
 #[derive(Debug)]
 pub(super) struct TranslationParts {
     pub(super) to: Option<AnyEncoder>,
     pub(super) tap: Option<Box<TranslatedTap>>,
     pub(super) reply: Arc<ReplyOptions>,
-}
-
-#[derive(Debug)]
-enum To {
-    Stream(AnyEncoder),
-    Whole(Box<Answer>),
-}
-
-impl Through {
-    fn event(&mut self, event: &Event<'_>) {
-        // The meter and the collector must see every event, even behind an error that stops the output.
-        self.meter.observe_event(event);
-        if let Some(collector) = &mut self.collector {
-            collector.observe(event);
-        }
-        if self.error.is_some() {
-            return;
-        }
-        match event {
-            Event::Error(error) => {
-                self.error = Some(Bytes::copy_from_slice(error.text().as_bytes()));
-                return;
-            }
-            // State is stored per block: an endless series of blocks would exhaust memory.
-            Event::BlockStart { index, .. } if *index >= MAX_BLOCKS => {
-                self.error = Some(error_body("server_error", &["The response has too many parts."]));
-                return;
-            }
-            Event::BlockStart { kind, .. } => {
-                self.spoke |= !matches!(kind, BlockKind::Reasoning | BlockKind::HiddenReasoning);
-            }
-            // An empty response with an unknown finish reason is treated as an upstream error.
-            Event::Finish { finish: Finish::Other(word), .. }
-                if !self.spoke && !word.is_empty() && !is_to_come(*word) =>
-            {
-                self.error = Some(empty_response(*word));
-                return;
-            }
-            _ => {}
-        }
-        let Through { meter, restorer, compactor, to, out, tap: along, error: fault, .. } = self;
-        // Send the merged figures of the meter, so that client and accounting have the same. Usage that the provider does
-        // not report is counted before the end, the last chance to send it.
-        let mut usage = match event {
-            Event::Usage(_) => Some(*meter.usage()),
-            Event::End => meter.count_missing(true),
-            _ => None,
-        };
-        if let (Some(usage), Some(along)) = (&mut usage, along.as_deref()) {
-            *usage = along.total(usage, false).0;
-        }
-        let mut write = |event: &Event<'_>| match (&mut *to, &mut *along) {
-            (To::Stream(encoder), None) => encoder.event(event, out),
-            (To::Stream(encoder), Some(along)) => along.event(event, &mut |event| encoder.event(event, out)),
-            (To::Whole(answer), _) => answer.take(event),
-        };
-        if let Some(usage) = usage {
-            write(&Event::Usage(usage));
-        }
-        // The merged figures were written above; the raw report would repeat or contradict them.
-        if let Event::Usage(_) = event {
-            return;
-        }
-        match (compactor, restorer) {
-            // What the model did beside its summary is not restored: the client does not see it.
-            (Some(compactor), _) => *fault = compactor.event(event, &mut write),
-            // Most requests have no adaptations, and their events skip the restorer.
-            (None, None) => write(event),
-            (None, Some(restorer)) => restorer.event(event, &mut write),
-        }
-    }
 }
 
 /// Formats of a translation.
@@ -173,9 +84,9 @@ impl Translated {
     ) -> Self {
         let from = AnyDecoder::new(route.provider, &reply.seed, restore.tagged);
         let to = if route.stream {
-            To::Stream(AnyEncoder::new(route.client, reply.clone()))
+            PipelineOutput::Stream(AnyEncoder::new(route.client, reply.clone()))
         } else {
-            To::Whole(Box::default())
+            PipelineOutput::Whole(Box::default())
         };
         let tagged = restore.tagged;
         Translated {
@@ -185,13 +96,14 @@ impl Translated {
             arrival,
             frame_buffer: FrameBuffer::new(arrival.splitter(), limit),
             from,
-            through: Through {
+            through: EventPipeline {
                 meter: Meter::new(Some(route.provider), arrival),
                 collector: reply
                     .collect_signatures
                     .then(|| Box::new(Collector::new(&reply.issuer, reply.before, route.client))),
                 restorer: (!restore.is_empty()).then(|| Restorer::new(restore)),
                 compactor: Compactor::of(&reply),
+                void_arguments: VoidArguments::default(),
                 to,
                 out: BytesMut::with_capacity(OUT),
                 error: None,
@@ -218,7 +130,7 @@ impl Translated {
         along: Box<TranslatedTap>,
     ) -> Self {
         let mut translated = Translated::new(route, arrival, reply, restore, limit);
-        translated.through.to = To::Stream(to);
+        translated.through.to = PipelineOutput::Stream(to);
         translated.through.tap = Some(along);
         translated
     }
@@ -226,7 +138,7 @@ impl Translated {
     /// Starts the transcript: see [`Exchange::follow`](super::Exchange::record_transcript).
     pub fn record_transcript(&mut self) {
         // A compaction has no part that another provider could continue.
-        if let (To::Stream(_), None) = (&self.through.to, &self.through.compactor) {
+        if let (PipelineOutput::Stream(_), None) = (&self.through.to, &self.through.compactor) {
             self.through.tap.get_or_insert_default();
         }
     }
@@ -245,8 +157,8 @@ impl Translated {
     }
 
     pub(super) fn into_parts(self) -> TranslationParts {
-        let Through { to, tap: along, .. } = self.through;
-        let to = if let To::Stream(encoder) = to { Some(encoder) } else { None };
+        let EventPipeline { to, tap: along, .. } = self.through;
+        let to = if let PipelineOutput::Stream(encoder) = to { Some(encoder) } else { None };
         TranslationParts { to, tap: along, reply: self.reply }
     }
 
@@ -262,7 +174,7 @@ impl Translated {
 
     /// Sets the input tokens that the client's stream starts with if the provider reports none by then.
     pub(super) fn expect_input(&mut self, tokens: u64) {
-        if let To::Stream(encoder) = &mut self.through.to {
+        if let PipelineOutput::Stream(encoder) = &mut self.through.to {
             encoder.expect_input(tokens);
         }
     }
@@ -357,7 +269,7 @@ impl Translated {
             // A stream arrived for a client that wants a document: the events are collected, so there is no output
             // before the end.
             debug_assert!(
-                ready.is_empty() || matches!(self.through.to, To::Stream(_)),
+                ready.is_empty() || matches!(self.through.to, PipelineOutput::Stream(_)),
                 "a document in pieces"
             );
             self.end_stream()?;
@@ -371,8 +283,8 @@ impl Translated {
             return None;
         }
         match &mut self.through.to {
-            To::Stream(encoder) => encoder.take_document(),
-            To::Whole(_) => self.document.take(),
+            PipelineOutput::Stream(encoder) => encoder.take_document(),
+            PipelineOutput::Whole(_) => self.document.take(),
         }
     }
 
@@ -388,8 +300,8 @@ impl Translated {
 
     /// Returns keep-alive filler: see [`Exchange::keep_alive`](super::Exchange::keep_alive).
     pub fn keep_alive(&mut self) -> Bytes {
-        let Through { meter, to, out, .. } = &mut self.through;
-        if let To::Stream(encoder) = to
+        let EventPipeline { meter, to, out, .. } = &mut self.through;
+        if let PipelineOutput::Stream(encoder) = to
             && meter.end() == StreamEnd::Open
         {
             encoder.keep_alive(out);
@@ -399,8 +311,8 @@ impl Translated {
 
     /// Ends a stream with an error in the client's format. Returns the bytes to forward.
     pub fn fail(&mut self, error: &ApiError) -> Bytes {
-        let Through { to, out, .. } = &mut self.through;
-        if let To::Stream(encoder) = to {
+        let EventPipeline { to, out, .. } = &mut self.through;
+        if let PipelineOutput::Stream(encoder) = to {
             encoder.fail(error, out);
         }
         self.take_ready()
@@ -426,8 +338,8 @@ impl Translated {
 
     /// Encodes the document if the client wants one. Returns the remaining bytes to forward.
     fn close(&mut self) -> Bytes {
-        let Through { to, out, .. } = &mut self.through;
-        let To::Whole(answer) = to else { return self.take_ready() };
+        let EventPipeline { to, out, .. } = &mut self.through;
+        let PipelineOutput::Whole(answer) = to else { return self.take_ready() };
         encode_answer(self.client, answer, &self.reply, out);
         let document = out.split().freeze();
         if !self.reply.store_as.is_empty() {
@@ -437,26 +349,11 @@ impl Translated {
     }
 }
 
-impl Through {
-    /// Returns the provider's error, if one has arrived.
-    fn check(&mut self) -> Result<(), StreamError> {
-        let Some(error) = self.error.take() else { return Ok(()) };
-        // Before any content the error can still become a status or a fallback; afterwards only the stream can carry
-        // it.
-        let nothing_left = self.meter.content_frames() == 0 && matches!(self.to, To::Stream(_));
-        Err(if nothing_left || matches!(self.to, To::Whole(_)) {
-            StreamError::FirstFrame(error)
-        } else {
-            StreamError::Failed(error)
-        })
-    }
-}
-
 fn read_frame(
     arrival: Arrival,
     frame: &[u8],
     from: &mut AnyDecoder,
-    through: &mut Through,
+    through: &mut EventPipeline,
     scratch: &mut Vec<u8>,
 ) -> Result<(), StreamError> {
     let data = match arrival {
@@ -473,7 +370,7 @@ fn read_frame(
 fn read_message(
     frame: &[u8],
     from: &mut AnyDecoder,
-    through: &mut Through,
+    through: &mut EventPipeline,
     scratch: &mut Vec<u8>,
 ) -> Result<(), StreamError> {
     let message = event_stream::parse(frame)?;
@@ -486,7 +383,11 @@ fn read_message(
 }
 
 #[inline(always)]
-fn read_data(data: Option<&[u8]>, from: &mut AnyDecoder, through: &mut Through) -> Result<(), StreamError> {
+fn read_data(
+    data: Option<&[u8]>,
+    from: &mut AnyDecoder,
+    through: &mut EventPipeline,
+) -> Result<(), StreamError> {
     let Some(data) = data.filter(|data| !data.trim_ascii().is_empty()) else { return Ok(()) };
     // Some providers send frames behind the terminator; the client's stream has ended already.
     if from.is_over() {

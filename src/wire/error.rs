@@ -4,11 +4,11 @@
 //! `{"type":"error","error":{type,message}}` (Anthropic), `{"error":{code,message,status,details}}` (Google, also
 //! inside a one-element array), `{"message","__type"}` and `{"throttlingException":{"message"}}` (AWS), `{"error":"text"}`, `{"code":...,"error":"text"}` (xAI),
 //! `{"object":"error","message":...}` (Mistral, vLLM), `{"code","message","request_id"}` (DashScope),
-//! `{"id","message"}` (Cohere), `{"detail":"text"}` or `{"detail":[{"msg":...}]}` (FastAPI), HTML, plain text, nothing.
+//! `{"id","message"}` (Cohere), `{"base_resp":{"status_code","status_msg"}}` (MiniMax), `{"detail":"text"}` or `{"detail":[{"msg":...}]}` (FastAPI), HTML, plain text, nothing.
 
 use bytes::BytesMut;
 
-use super::{Format, overflow};
+use super::{Format, base_resp, overflow};
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::json::{Cursor, JsonError, RawJson, Sink, Writer};
 
@@ -53,7 +53,8 @@ impl ProviderError {
             () if says("overloaded") => 529,
             () if says("throttling") || says("modelnotready") || says("servicequotaexceeded") => 429,
             () if says("validationexception") => 400,
-            () if says("modeltimeout") => 408,
+            () if says("modeltimeout") || says("timeout_error") => 408,
+            () if says("authentication_error") => 401,
             () if says("rate_limit") || says("resource_exhausted") || says("insufficient_quota") => 429,
             () if says("invalid_") || says("context_length") => 400,
             () if says("unavailable") => 503,
@@ -88,6 +89,7 @@ impl ProviderError {
                 "type" if self.kind.is_none() || depth > 0 => self.kind = text_of(value).or(self.kind.take()),
                 "status" => self.kind = self.kind.take().or_else(|| text_of(value)),
                 "code" => self.code = self.code.take().or_else(|| scalar_of(value)),
+                "base_resp" => self.read_base_resp(value)?,
                 "param" => self.param = self.param.take().or_else(|| text_of(value)),
                 // An exception of an AWS event stream, by its name.
                 name if name.ends_with("Exception") && value.text().starts_with('{') => {
@@ -97,6 +99,18 @@ impl ProviderError {
                 "details" if value.text().starts_with('[') => self.read_details(value)?,
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Reads MiniMax's result: `{"status_code","status_msg"}`, in a response with status 200.
+    fn read_base_resp(&mut self, value: RawJson<'_>) -> Result<(), JsonError> {
+        let [code, message] = super::watch::named_members(value, ["status_code", "status_msg"])?;
+        let Some(row) = code.and_then(RawJson::as_u64).and_then(base_resp::error) else { return Ok(()) };
+        self.kind = Some(row.kind.to_owned());
+        self.code = Some(row.kind.to_owned());
+        if let Some(message) = message {
+            self.read_message(message, MAX_DEPTH);
         }
         Ok(())
     }
@@ -237,6 +251,13 @@ pub fn from_provider(status: u16, provider: ProviderError, retry_after: Option<R
             .map(Into::into),
         retry_after: retry_after.or(provider.retry_after),
     }
+}
+
+/// Returns whether an error says that a quota or balance is used up, which no waiting of seconds restores.
+pub fn is_quota_exhausted(error: &ApiError) -> bool {
+    error.code.as_deref().is_some_and(|code| {
+        matches!(code, "insufficient_quota" | "billing_hard_limit_reached" | "billing_not_active")
+    })
 }
 
 /// Returns whether the exception of AWS says that a quota of the account is used up.

@@ -4,12 +4,13 @@
 //! are read from a request, response or frame without translating it ([`request`], [`watch`]), and the error bodies of
 //! each format ([`error`]). Each format has its own folder with decoder and encoder side by side, for requests, streams
 //! and whole responses. Formats never import each other. Their codecs share [`codec`] and [`schema`]; [`loss`] decides
-//! about elements that a target format cannot carry. [`form`] reads multipart form bodies of any endpoint.
+//! about elements that a target format cannot carry, [`finish_words`] what the end of a response means. [`form`] reads multipart form bodies of any endpoint.
 //!
 //! Providers and their quirks (`provider`), sockets, and translation between two formats (`translate`) must not live
 //! here.
 
 mod automatic_marks;
+mod base_resp;
 pub mod body_facts;
 mod body_members;
 pub mod breakpoints;
@@ -24,6 +25,7 @@ pub mod embeddings;
 pub mod error;
 mod fields;
 mod filler;
+pub mod finish_words;
 pub mod form;
 pub mod generate;
 pub mod images;

@@ -29,6 +29,8 @@ pub struct FrameFacts<'a> {
     pub usage: Option<Usage>,
     /// Finish reason, as the format spells it.
     pub finish: Option<JsonStr<'a>>,
+    /// Whether the finish reason is that of a blocked prompt.
+    pub is_blocked: bool,
     /// Choices or candidates that have data in this frame: one bit each; bit 63 stands for index 63 and above.
     pub seen: u64,
     /// Choices or candidates whose finish reason is in this frame: one bit each, as in `seen`.
@@ -43,6 +45,14 @@ pub struct FrameFacts<'a> {
     pub begins: bool,
     /// Error object or text, as the provider wrote it.
     pub error: Option<RawJson<'a>>,
+}
+
+impl<'a> FrameFacts<'a> {
+    /// Returns the finish reason if it means that the response broke off. `None` beside an error, which says more.
+    pub fn failure(&self, format: Format) -> Option<JsonStr<'a>> {
+        let word = self.finish.filter(|_| !self.is_blocked && self.end != StreamEnd::Failed)?;
+        super::finish_words::breaks_off(format, word.escaped()).then_some(word)
+    }
 }
 
 /// Reads the data of one frame of a stream.

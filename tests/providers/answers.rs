@@ -110,8 +110,10 @@ fn compat_finish_reasons_of_each_provider_are_normalized() {
     assert_eq!(finish("model_length"), FinishOwned::Length); // Mistral
     assert_eq!(finish("sensitive"), FinishOwned::ContentFilter); // GLM
     assert_eq!(finish("model_context_window_exceeded"), FinishOwned::ContextFull); // GLM
-    for failure in ["insufficient_system_resource", "network_error"] {
-        assert!(matches!(finish(failure), FinishOwned::Other(_)), "{failure}");
+    // DeepSeek, GLM, Mistral and OpenRouter, vLLM: the response broke off.
+    for failure in ["insufficient_system_resource", "network_error", "error", "abort"] {
+        let answer = read(&[&delta(r#""content":"a""#), &end(failure, ""), "[DONE]"]);
+        assert!(answer.error.is_some_and(|error| error.contains(failure)), "{failure}");
     }
     // xAI ends a response that has tool calls with an empty finish reason.
     let call =

@@ -24,6 +24,7 @@ mod bedrock_invoke;
 mod bodies;
 mod bounds;
 mod broken_frames;
+mod broken_off;
 mod call_ids;
 mod checks;
 mod claude_code;

@@ -20,6 +20,7 @@ use crate::proxy::driver::encoding::ContentDecoder;
 use crate::proxy::driver::outcome::{low_rate_error, resolution_error, timeout_error};
 use crate::proxy::driver::reader::MAX_ERROR_BODY;
 use crate::proxy::gateway::reply::from_pingora;
+use crate::proxy::gateway::spans::retry_delay;
 use crate::proxy::names;
 use crate::proxy::upstream_route::redact_secrets;
 use crate::wire::error::{ProviderError, from_provider};
@@ -32,6 +33,8 @@ const PREALLOCATED: std::ops::Range<usize> = 64 << 10..64 << 20;
 pub(in crate::proxy) struct CallResponse {
     pub(in crate::proxy) status: u16,
     pub(in crate::proxy) retry_after: Option<RetryAfter>,
+    /// Input tokens that the head reports, as InvokeModel of Amazon Bedrock does.
+    pub(in crate::proxy) input_tokens: Option<u64>,
     pub(in crate::proxy) body: Bytes,
 }
 
@@ -113,9 +116,9 @@ impl UpstreamClient {
 }
 
 impl OpenResponse {
-    /// Returns the `retry-after` header; `None` if it is absent.
+    /// Returns when the provider permits a retry; `None` if it does not say.
     pub(in crate::proxy) fn retry_after(&self) -> Option<RetryAfter> {
-        self.text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()))
+        retry_delay(self.headers())
     }
 
     /// Collects and decodes the body, at most `most` bytes; of an error response only the first [`MAX_ERROR_BODY`]
@@ -131,6 +134,7 @@ impl OpenResponse {
         log: &mut CallLog,
     ) -> Result<CallResponse, ApiError> {
         let (success, retry_after) = (self.is_success(), self.retry_after());
+        let input_tokens = self.text(&names::X_AMZN_BEDROCK_INPUT).and_then(|text| text.trim().parse().ok());
         let status = error_status(self.status, self.text(&names::X_AMZN_ERRORTYPE));
         let decoder = ContentDecoder::new(self.text(&header::CONTENT_ENCODING).unwrap_or_default());
         let decoder = decoder.map_err(|error| {
@@ -166,7 +170,7 @@ impl OpenResponse {
             Some(tally) => tally.attach_permit(body),
             None => body,
         };
-        Ok(CallResponse { status, retry_after, body })
+        Ok(CallResponse { status, retry_after, input_tokens, body })
     }
 }
 

@@ -237,9 +237,9 @@ impl Gateway {
         // A round usually has one call, which needs no task of its own.
         if waiting.len() == 1 {
             if let Some((number, call)) = waiting.pop_front() {
-                let body = self.run_call(way, &call, notes).await?;
-                *taken += body.len();
-                run_blocking_if_large(body.len(), || job.on_response(number, body));
+                let output = self.run_call(way, &call, notes).await?;
+                *taken += output.body.len();
+                output.hand_over(job, number);
             }
             return Ok(());
         }
@@ -268,9 +268,9 @@ impl Gateway {
             notes.add(noted);
             open.retain(|other| *other != number);
             match brought {
-                Ok(body) => {
-                    *taken += body.len();
-                    run_blocking_if_large(body.len(), || job.on_response(number, body));
+                Ok(output) => {
+                    *taken += output.body.len();
+                    output.hand_over(job, number);
                 }
                 Err(error) if failed.as_ref().is_none_or(|(other, _)| number < *other) => {
                     failed = Some((number, error));
@@ -288,7 +288,12 @@ impl Gateway {
     }
 
     /// Runs one call and returns its success body, or downloads remote media.
-    async fn run_call(&self, way: &JobRoute, call: &JobCall, notes: &mut CallLog) -> Result<Bytes, ApiError> {
+    async fn run_call(
+        &self,
+        way: &JobRoute,
+        call: &JobCall,
+        notes: &mut CallLog,
+    ) -> Result<CallOutput, ApiError> {
         if !call.after.is_zero() {
             let until = tokio::time::Instant::now() + call.after;
             // Fail at once instead of waiting for a poll that would come too late.
@@ -306,15 +311,17 @@ impl Gateway {
                 let from = if link.field.is_some() { "client" } else { "provider" };
                 let result = fetched.as_ref().map_or_else(FetchFault::label, |_| "ok");
                 self.metrics.remote_fetches.with_label_values(&[from, result]).inc();
-                fetched.map_err(|fault| match fault {
+                let fetched = fetched.map_err(|fault| match fault {
                     FetchFault::Busy => ApiError::overloaded(),
                     FetchFault::TotalTooLarge => responses_too_large(self.limits.answer),
                     fault => fetch_error(link, &fault, notes),
-                })
+                });
+                fetched.map(|body| CallOutput { body, input_tokens: None })
             }
             _ => {
                 let heard = self.call(way, call, notes).await?;
-                success_body(way, heard, notes)
+                let input_tokens = heard.input_tokens;
+                success_body(way, heard, notes).map(|body| CallOutput { body, input_tokens })
             }
         }
     }
@@ -333,6 +340,22 @@ impl Gateway {
         // The response has been read whole, so the outcome of the call is known.
         notes.outcome_unknown = false;
         Ok(response)
+    }
+}
+
+/// Result of a call: the success body, and the input tokens that the head reports.
+struct CallOutput {
+    body: Bytes,
+    input_tokens: Option<u64>,
+}
+
+impl CallOutput {
+    fn hand_over(self, job: &mut dyn Job, number: usize) {
+        let CallOutput { body, input_tokens } = self;
+        if let Some(tokens) = input_tokens {
+            job.on_input_tokens(number, tokens);
+        }
+        run_blocking_if_large(body.len(), || job.on_response(number, body));
     }
 }
 

@@ -27,7 +27,6 @@ use crate::proxy::{Client, Gateway};
 use crate::telemetry::facts::EventKind;
 use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, event_stream};
-use crate::wire::watch::StreamEnd;
 use crate::wire::{Format, chat, filler};
 
 impl ExchangeHooks for Gateway {
@@ -160,7 +159,7 @@ impl ExchangeHooks for Gateway {
         let meter = passing.exchange.meter();
         StreamState {
             content: meter.content_frames() > 0,
-            failed: meter.end() == StreamEnd::Failed,
+            failed: meter.has_failed(),
             partial: passing.exchange.is_partial(),
         }
     }
@@ -179,6 +178,9 @@ impl ExchangeHooks for Gateway {
     }
 
     fn error_of_frames(&self, ctx: &Context, frames: &[u8]) -> ApiError {
+        if let Some(error) = self.broken_off(ctx) {
+            return error;
+        }
         let is_event_stream = ctx.error_format() == Format::Converse;
         let message = is_event_stream.then(|| event_stream::last_data(frames)).flatten();
         self.first_frame(ctx, message.as_deref().unwrap_or_else(|| last_data(frames)))
@@ -251,7 +253,7 @@ impl ExchangeHooks for Gateway {
 
     fn on_complete(&self, ctx: &mut Context) {
         // An empty response is a success of the target, but has no time of first content.
-        if ctx.record.first_content.is_none() {
+        if ctx.record.first_content.is_none() && ctx.record.error.is_none() {
             ctx.record_success(Instant::now());
             ctx.record.first_content = ctx.continued_content();
         }

@@ -33,10 +33,10 @@ use crate::route::pick::{NoTarget, PickRequest, Policy, pick};
 use crate::route::target_handle::TargetPermit;
 use crate::route::{Model, Nanos};
 use crate::translate::StoreOptions;
+use crate::wire::Api;
 use crate::wire::path::Action;
 use crate::wire::prompt;
 use crate::wire::request::Body;
-use crate::wire::{Api, Format};
 
 /// Returns a random number, uniform over all of `u64`.
 pub(in crate::proxy) fn random_point() -> u64 {
@@ -320,17 +320,7 @@ impl Context {
     /// Records the provider's remaining quota from the rate-limit headers of a response.
     pub(in crate::proxy) fn observe_quota(&self, headers: &HeaderMap) {
         let Some(plan) = self.attempt() else { return };
-        let [requests, tokens] = if plan.api.error_format() == Format::Messages {
-            [
-                (names::ANTHROPIC_RATELIMIT_REQUESTS_REMAINING, names::ANTHROPIC_RATELIMIT_REQUESTS_RESET),
-                (names::ANTHROPIC_RATELIMIT_TOKENS_REMAINING, names::ANTHROPIC_RATELIMIT_TOKENS_RESET),
-            ]
-        } else {
-            [
-                (names::X_RATELIMIT_REMAINING_REQUESTS, names::X_RATELIMIT_RESET_REQUESTS),
-                (names::X_RATELIMIT_REMAINING_TOKENS, names::X_RATELIMIT_RESET_TOKENS),
-            ]
-        };
+        let [requests, tokens] = spans::quota_headers(plan.api.error_format());
         fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
             headers.get(name).and_then(|value| value.to_str().ok())
         }

@@ -1,6 +1,6 @@
 //! Failure reports of targets: in the request's record, in metrics, and in the target's breakers.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::context::Context;
 use super::fallback::random_point;
@@ -8,9 +8,12 @@ use super::spans;
 use crate::error::{ApiError, ErrorKind, ErrorSource, RetryAfter};
 use crate::proxy::Gateway;
 use crate::route::Nanos;
-use crate::route::blame::Blame;
+use crate::route::blame::{Blame, classify};
 use crate::route::target_handle::BreakerChange;
 use crate::telemetry::facts::EventKind;
+use crate::wire::error as wire_error;
+use crate::wire::finish_words;
+use crate::wire::watch::StreamEnd;
 
 impl Gateway {
     /// Counts the duration of the latest attempt, which ends now, if metrics are exported.
@@ -46,6 +49,30 @@ impl Gateway {
             Some(before) => format!("{before}, {told}").into_boxed_str(),
             None => told.into_boxed_str(),
         });
+    }
+
+    /// Records the failure of a response that passed verbatim to its end: the client has the provider's own words.
+    pub(super) fn note_failure(&self, ctx: &mut Context) {
+        let Some(passing) = ctx.response_in_progress() else { return };
+        if !passing.exchange.meter().has_failed() || ctx.record.error.is_some() {
+            return;
+        }
+        let told = "The upstream provider reported an error in its response.";
+        let error = self.broken_off(ctx).unwrap_or_else(|| ApiError::new(ErrorKind::UpstreamFailed, told));
+        self.blame(ctx, classify(&error, ctx.record.upstream_status).blame, &error);
+        ctx.record.error = Some(error.kind);
+        ctx.record.detail = Some(error.message.into());
+    }
+
+    /// Returns the error that the finish reason of a response means which passes verbatim. `None` if it did not break
+    /// off, or has an error of the provider.
+    pub(super) fn broken_off(&self, ctx: &Context) -> Option<ApiError> {
+        let meter = ctx.response_in_progress()?.exchange.meter();
+        if !meter.is_broken_off() || meter.end() == StreamEnd::Failed {
+            return None;
+        }
+        let format = ctx.attempt()?.api.format()?;
+        Some(self.first_frame(ctx, &finish_words::error_of(format, meter.finish())))
     }
 
     /// Reports a failure with its attribution to the target's breakers, and logs a breaker that opens.
@@ -86,10 +113,26 @@ impl Gateway {
     }
 }
 
+/// Advises the client to wait for the cooldown of the target, at least a second, if a busy provider does not say how
+/// long: Codex CLI gives up at a 429 without `retry-after`. A quota that is used up is not free again in time.
+pub(super) fn advise_delay(ctx: &Context, error: &mut ApiError) {
+    let busy = matches!(error.status, 429 | 503 | 529);
+    if !busy || error.retry_after.is_some() || wire_error::is_quota_exhausted(error) {
+        return;
+    }
+    let state = ctx.attempt().and_then(|attempt| attempt.permit.as_ref()).map(|permit| permit.state());
+    let now = ctx.active.billing.nanos(Instant::now());
+    let left = state.map_or(0, |state| state.cooldown_until().saturating_sub(now));
+    let left = Duration::from_nanos(u64::try_from(left).unwrap_or(0));
+    error.retry_after = Some(RetryAfter::Advised(left.max(Duration::from_secs(1))));
+}
+
 /// Returns the cooldown that the provider requests, in nanoseconds. `None` if its header cannot be parsed.
 fn requested_cooldown(wait: &RetryAfter) -> Option<Nanos> {
     let span = match wait {
         RetryAfter::Header(text) => spans::retry_after(text)?,
+        // The advice is derived from the cooldown.
+        RetryAfter::Advised(_) => return None,
         RetryAfter::Wait(_) | RetryAfter::Window { .. } => wait.delay()?,
     };
     Nanos::try_from(span.as_nanos()).ok()

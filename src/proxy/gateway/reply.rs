@@ -124,7 +124,12 @@ impl Gateway {
         let status = client_status(ctx, error);
         let mut head = self.own_head(client, ctx, status, body.len(), "application/json");
         add_error_headers(&mut head, error);
-        if ctx.error_format() == Format::Converse {
+        let millis = error.retry_after.as_ref().and_then(RetryAfter::milliseconds);
+        if let Some(millis) = millis.filter(|_| reads_milliseconds(ctx.error_format())) {
+            let _ = head.insert_header(names::RETRY_AFTER_MS, HeaderValue::from(millis));
+        }
+        // A document that its provider broke off keeps its status.
+        if ctx.error_format() == Format::Converse && error.status >= 400 {
             let name = HeaderValue::from_static(converse::error::exception(error));
             let _ = head.insert_header(names::X_AMZN_ERRORTYPE, name);
         }
@@ -312,6 +317,10 @@ impl Gateway {
 
 /// Returns the status with which the client receives an error.
 fn client_status(ctx: &Context, error: &ApiError) -> u16 {
+    // A document that its provider broke off, for which no target gave a better one.
+    if error.status == 200 {
+        return error.status;
+    }
     let format = ctx.error_format();
     let is_own = |target: &Target| format == Format::Messages && !target.provider.standard_errors;
     if ctx.target().is_some_and(is_own) { error.status } else { wire_error::client_status(format, error) }
@@ -389,6 +398,11 @@ pub(in crate::proxy) fn add_error_headers(head: &mut ResponseHeader, error: &Api
     if error.kind.row().final_ {
         let _ = head.insert_header(names::X_SHOULD_RETRY, HeaderValue::from_static("false"));
     }
+}
+
+/// Returns whether the SDKs of a format read `retry-after-ms`: those of OpenAI and Anthropic.
+const fn reads_milliseconds(format: Format) -> bool {
+    matches!(format, Format::Chat | Format::Messages | Format::Responses)
 }
 
 /// Sets version HTTP/1.0 in the response to an HTTP/1.0 client.

@@ -8,6 +8,7 @@ use pingora::http::ResponseHeader;
 use super::attempt::{Attempt, Translation};
 use super::authorize::{judge_authorization, judge_refusal};
 use super::context::Context;
+use super::fault_report::advise_delay;
 use super::invoke::add_invocation;
 use super::invoke::may_refuse_betas;
 use super::phase::UpstreamResponse;
@@ -16,6 +17,7 @@ use super::prompt_cache::cache_usage;
 use super::reply::broken_off;
 use super::request_id::RequestId;
 use super::response_in_progress::ResponseInProgress;
+use super::spans;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
 use crate::proxy::client::call::error_status;
@@ -31,7 +33,6 @@ use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, StreamError, Translated, Verbatim};
 use crate::wire::error::{self as wire_error, ProviderError};
 use crate::wire::path::Action;
-use crate::wire::watch::StreamEnd as Ending;
 use crate::wire::{Api, Format, converse, messages, overflow};
 
 /// Upstream response headers that are forwarded to the client.
@@ -114,7 +115,10 @@ impl Gateway {
                 UpstreamResponse::Whole(passing, BytesMut::new())
             });
         } else {
-            let retry_after = text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned()));
+            let mut retry_after = spans::retry_delay(&head.headers);
+            if retry_after.is_none() && status == 429 {
+                retry_after = spans::quota_reset(&head.headers, plan.api.error_format(), ctx.now());
+            }
             ctx.record.stream = false;
             let name = text(&names::X_AMZN_ERRORTYPE);
             let exception = name.and_then(|name| converse::error::named(name, status));
@@ -187,12 +191,6 @@ impl Gateway {
         {
             ours.insert(names::X_CODEX_TURN_STATE, state.clone());
         }
-        if let Some(UpstreamResponse::Refused { retry_after: Some(RetryAfter::Header(wait)), .. }) =
-            ctx.phase.response()
-            && let Ok(wait) = HeaderValue::from_str(wait)
-        {
-            ours.insert(header::RETRY_AFTER, wait);
-        }
         if ctx.record.stream {
             disable_buffering(&mut ours);
         }
@@ -248,7 +246,19 @@ impl Gateway {
             }
             None => Ok(Bytes::new()),
         };
+        let result = result.and_then(|out| if end { self.check_whole(ctx, out) } else { Ok(out) });
         result.map_err(|failure| self.forward_failure(ctx, failure))
+    }
+
+    /// Checks a document that passes verbatim: if its provider broke it off, another target is tried, and the client gets
+    /// it if none does better.
+    fn check_whole(&self, ctx: &Context, document: Bytes) -> Result<Bytes, Failure> {
+        let whole = matches!(ctx.phase.response(), Some(UpstreamResponse::Whole(..)));
+        let may_retry = whole && ctx.phase.routed().is_some_and(|routed| routed.retry_state.is_some());
+        match self.broken_off(ctx).filter(|_| may_retry) {
+            Some(error) => Err(Failure::Refused(Box::new(error.status(200)), document)),
+            None => Ok(document),
+        }
     }
 
     fn forward_whole(
@@ -279,7 +289,7 @@ impl Gateway {
         }
         let whole = if last.is_empty() { body.split().freeze() } else { last };
         let passed = passing.exchange.whole(whole)?;
-        if passing.exchange.meter().end() != Ending::Failed {
+        if !passing.exchange.meter().has_failed() {
             // Count the usage that the provider did not report here: a large document has its turn of `offload` now.
             passing.exchange.complete();
         }
@@ -322,6 +332,7 @@ impl Gateway {
         let detail = redact_secrets(provider, reported.message.clone());
         let mut error = wire_error::from_provider(status, reported, retry_after);
         error.message = redact_secrets(provider, error.message.into_owned()).into();
+        advise_delay(ctx, &mut error);
         if ctx.error_format() == Format::Converse {
             error.code = exception.or(in_body).map(Into::into);
         }
@@ -397,6 +408,7 @@ impl Gateway {
         let mut error = wire_error::from_provider(status, reported, None);
         let provider = ctx.target().map(|target| &target.provider);
         error.message = redact_secrets(provider, error.message.into_owned()).into();
+        advise_delay(ctx, &mut error);
         restate_overflow(ctx, &mut error);
         error
     }

@@ -134,6 +134,9 @@ impl Context {
             Some(UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _)) => {
                 let exchange = &mut passing.exchange;
                 let end = exchange.meter().end();
+                if exchange.meter().is_broken_off() && !exchange.has_delivered() {
+                    return ChargedUsage::default();
+                }
                 // A stream that was forwarded to its end may have ended with an error frame of the provider. One that broke
                 // off behind its last frame is a steered response without its successor.
                 if end == StreamEnd::Terminated
@@ -247,6 +250,7 @@ impl Gateway {
         }
         // Before the end leaves: the client may continue the response at once, which must reach the same target.
         self.record_sticky(ctx);
+        self.note_failure(ctx);
         ctx.settle(Completion::Complete)
     }
 

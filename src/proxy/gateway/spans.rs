@@ -3,10 +3,51 @@
 
 use std::time::{Duration, SystemTime};
 
+use http::{HeaderMap, HeaderName, header};
+
 use crate::canonical::time::unix_seconds;
+use crate::error::RetryAfter;
+use crate::proxy::names;
+use crate::wire::Format;
 
 /// Maximum of a parsed span: the longest limit of a provider is daily.
 const LONGEST: Duration = Duration::from_secs(86_400);
+
+/// Returns when an error response permits a retry: `retry-after-ms` (OpenAI and Azure, in milliseconds), which is more
+/// precise, else `retry-after`.
+pub(in crate::proxy) fn retry_delay(headers: &HeaderMap) -> Option<RetryAfter> {
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let millis = text(&names::RETRY_AFTER_MS).and_then(|text| text.trim().parse::<f64>().ok());
+    match millis.and_then(|millis| span(millis / 1_000.0)) {
+        Some(wait) => Some(RetryAfter::Wait(wait)),
+        None => text(&header::RETRY_AFTER).map(|text| RetryAfter::Header(text.to_owned())),
+    }
+}
+
+/// Returns the names of the headers with the remaining requests and tokens of a provider's rate limits, each with that of
+/// its reset.
+pub(in crate::proxy) const fn quota_headers(format: Format) -> [(HeaderName, HeaderName); 2] {
+    match format {
+        Format::Messages => [
+            (names::ANTHROPIC_RATELIMIT_REQUESTS_REMAINING, names::ANTHROPIC_RATELIMIT_REQUESTS_RESET),
+            (names::ANTHROPIC_RATELIMIT_TOKENS_REMAINING, names::ANTHROPIC_RATELIMIT_TOKENS_RESET),
+        ],
+        _ => [
+            (names::X_RATELIMIT_REMAINING_REQUESTS, names::X_RATELIMIT_RESET_REQUESTS),
+            (names::X_RATELIMIT_REMAINING_TOKENS, names::X_RATELIMIT_RESET_TOKENS),
+        ],
+    }
+}
+
+/// Returns when the exhausted rate limits of an error response are reset. `None` if its headers name none. `now` is the
+/// Unix time in seconds.
+pub(in crate::proxy) fn quota_reset(headers: &HeaderMap, format: Format, now: i64) -> Option<RetryAfter> {
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let exhausted =
+        quota_headers(format).into_iter().filter(|(left, _)| text(left).map(str::trim) == Some("0"));
+    let resets = exhausted.filter_map(|(_, reset)| until_reset(text(&reset)?, now));
+    resets.max().filter(|wait| !wait.is_zero()).map(RetryAfter::Wait)
+}
 
 /// Parses a `retry-after` header (RFC 9110, 10.2.3): seconds or a date. `None` if it is neither.
 pub(in crate::proxy) fn retry_after(text: &str) -> Option<Duration> {

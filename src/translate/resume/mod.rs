@@ -23,6 +23,8 @@ use crate::canonical::{Block, Event, Finish, OutputFormat, Request, Role, Start,
 use crate::json::{EscapedString, JsonStr};
 use crate::wire::Format;
 use crate::wire::codec::ReplyOptions;
+use crate::wire::finish_words::error_of;
+use crate::wire::watch::{self, FrameClass};
 use splice::Splice;
 use transcript::Transcript;
 
@@ -69,6 +71,7 @@ impl TranslatedTap {
 /// Transcript tap of a stream that passes unchanged.
 #[derive(Debug)]
 pub(super) struct VerbatimTap {
+    format: Format,
     decoder: AnyDecoder,
     transcript: Transcript,
     /// Output of the current piece that passed before a fault.
@@ -80,6 +83,7 @@ pub(super) struct VerbatimTap {
 impl VerbatimTap {
     pub(super) fn new(format: Format) -> Self {
         VerbatimTap {
+            format,
             decoder: AnyDecoder::new(format, "", false),
             transcript: Transcript::default(),
             ready: Bytes::new(),
@@ -97,6 +101,15 @@ impl VerbatimTap {
         let data = crate::json::from_utf8(data).map_err(|error| StreamError::Invalid(error.to_string()))?;
         if data.trim().is_empty() {
             return Ok(());
+        }
+        // Before it is decoded: a frame that says that the response broke off would end the response for the client.
+        let facts = match watch::classify(self.format, data.as_bytes()) {
+            FrameClass::Read => watch::frame(self.format, data).ok(),
+            FrameClass::Content | FrameClass::ContentAndUsage => None,
+        };
+        if let Some(word) = facts.and_then(|facts| facts.failure(self.format)) {
+            let error = Bytes::from(error_of(self.format, word.escaped()));
+            return Err(if first { StreamError::FirstFrame(error) } else { StreamError::Failed(error) });
         }
         let VerbatimTap { decoder, transcript, .. } = self;
         let mut failed = None;

@@ -4,6 +4,7 @@
 
 mod agents;
 mod bounds;
+mod broken_off;
 mod caching;
 mod caching_prefix;
 mod changes;
@@ -16,6 +17,7 @@ mod first_usage;
 mod keep_alive;
 mod linked;
 mod lite;
+mod no_arguments;
 mod requests;
 mod resume;
 mod rows;

@@ -30,10 +30,10 @@ fn frame(parts: &str, finish: &str) -> String {
 }
 
 #[test]
-fn mapping_7_failure_finish_without_text_is_an_error_after_text_an_end() {
+fn mapping_7_unknown_finish_without_text_is_an_error_after_text_an_end() {
     let text = frame(r#"{"text":"Hi"}"#, "");
     let thought = frame(r#"{"text":"so","thought":true}"#, "");
-    for reason in ["MALFORMED_FUNCTION_CALL", "OTHER", "UNEXPECTED_TOOL_CALL"] {
+    for reason in ["NO_IMAGE", "WHATEVER"] {
         let end = frame("", reason);
         for client in [Format::Chat, Format::Messages, Format::Responses] {
             for stream in [false, true] {

@@ -1,57 +1,20 @@
 //! Enumerated values and small shapes of the chat format that its decoders and encoders share.
 
 use crate::canonical::Finish;
-use crate::canonical::answer::FinishOwned;
 use crate::json::{Cursor, JsonStr, RawJson};
 use crate::wire::watch::members;
 
-/// Converts a `finish_reason`. `sequence` is the stop sequence, empty if the provider does not report it.
-///
-/// | word | meaning |
-/// |---|---|
-/// | `stop`, `eos`, `end_turn` | complete; with `sequence`, ended by that stop sequence |
-/// | `stop_sequence` | ended by a stop sequence |
-/// | `length`, `max_tokens`, `model_length` | the output limit was reached |
-/// | `model_context_window_exceeded` | the context is full |
-/// | `tool_calls`, `function_call`, `tool_use` | tools are called |
-/// | `content_filter`, `sensitive`, `refusal`, `safety` | a content filter stopped the response |
-/// | `pause_turn` | the turn is paused |
-/// | any other | the provider's own reason |
-pub(super) fn finish(word: JsonStr<'_>, sequence: JsonStr<'_>) -> FinishOwned {
-    let lower;
-    let name = word.escaped();
-    let name = if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        lower = name.to_ascii_lowercase();
-        lower.as_str()
-    } else {
-        name
-    };
-    let sequence = || (!sequence.is_empty()).then(|| sequence.escaped().to_owned());
-    match name {
-        "stop" | "eos" | "end_turn" => match sequence() {
-            None => FinishOwned::Stop,
-            met => FinishOwned::StopSequence(met),
-        },
-        "stop_sequence" => FinishOwned::StopSequence(sequence()),
-        "length" | "max_tokens" | "model_length" => FinishOwned::Length,
-        "model_context_window_exceeded" => FinishOwned::ContextFull,
-        "tool_calls" | "function_call" | "tool_use" => FinishOwned::ToolUse,
-        "content_filter" | "sensitive" | "refusal" | "safety" => FinishOwned::ContentFilter,
-        "pause_turn" => FinishOwned::Pause,
-        _ => FinishOwned::Other(word.escaped().to_owned()),
-    }
-}
-
 /// Returns the `finish_reason`, and the provider's own word where this format has no equivalent. With `calls`, `stop`
-/// becomes `tool_calls`: clients decide by this word whether to run tools and continue.
+/// becomes `tool_calls`, and without calls `tool_calls` becomes `stop`: clients decide by this word whether to run tools
+/// and continue, and wait for calls that never come.
 pub(super) fn finish_word<'a>(finish: Finish<'a>, calls: bool) -> (&'static str, Option<JsonStr<'a>>) {
     match finish {
-        Finish::ToolUse => ("tool_calls", None),
+        Finish::ToolUse if calls => ("tool_calls", None),
         Finish::Length | Finish::ContextFull => ("length", None),
         Finish::ContentFilter => ("content_filter", None),
         Finish::Other(word) => (if calls { "tool_calls" } else { "stop" }, Some(word)),
         Finish::Stop | Finish::StopSequence(_) | Finish::Pause if calls => ("tool_calls", None),
-        Finish::Stop | Finish::StopSequence(_) | Finish::Pause => ("stop", None),
+        Finish::Stop | Finish::StopSequence(_) | Finish::Pause | Finish::ToolUse => ("stop", None),
     }
 }
 

@@ -6,6 +6,7 @@ use memchr::memmem::Finder;
 
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, RawJson};
+use crate::wire::base_resp;
 use crate::wire::watch::{
     FrameClass, FrameFacts, StreamEnd, bit, count_member, elements, is_void, members, placed_string,
 };
@@ -71,6 +72,8 @@ fn opening(json: &mut Cursor<'_>, empty: &mut bool) -> Result<(), JsonError> {
 pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
     let mut sight = FrameFacts::default();
     let mut no_choices = false;
+    // Members that identify an error object without an `error` member.
+    let (mut has_choices, mut message, mut code, mut is_error) = (false, None, false, false);
     let mut json = Cursor::new(text);
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
@@ -80,6 +83,7 @@ pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
             "choices" => {
                 sight.content = elements(&mut json, |json| choice(json, &mut sight))?;
                 no_choices = !sight.content;
+                has_choices = true;
             }
             "usage" => set_usage(&mut sight, &mut json)?,
             // Groq reports usage here, sometimes in addition to `usage`.
@@ -89,10 +93,23 @@ pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
             })?,
             // SDKs ignore an empty `error` member; some providers send one in every chunk.
             "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
+            "message" | "detail" => {
+                message = Some(json.raw()?).filter(|message| !message.is_void()).or(message)
+            }
+            "code" | "type" | "request_id" => code |= !json.raw()?.is_void(),
+            "object" => is_error |= json.raw()?.as_str().is_some_and(|object| object.is("error")),
+            // A result of MiniMax, which has no choices if it is an error.
+            "base_resp" => {
+                let result = json.raw()?;
+                sight.error = sight.error.or(Some(result).filter(|_| base_resp::is_error(result)));
+            }
             _ => json.skip()?,
         }
     }
     json.end()?;
+    if !has_choices && sight.usage.is_none() && (code || is_error) {
+        sight.error = sight.error.or(message);
+    }
     sight.usage_only = no_choices && sight.usage.is_some() && sight.error.is_none();
     if sight.error.is_some() {
         sight.end = StreamEnd::Failed;

@@ -6,6 +6,7 @@ use bytes::BytesMut;
 use super::stream::{Decoder, blob, envelope, put_call_id, put_input};
 use super::{citation, content, finish, media, usage};
 use crate::canonical::answer::{AnswerBlock, AnswerBlockKind};
+use crate::canonical::seal::UNSIGNED;
 use crate::canonical::{Answer, Event, Finish};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::ReplyOptions;
@@ -104,9 +105,10 @@ fn encode_block(block: &AnswerBlock, reply: &ReplyOptions, json: &mut Writer<'_,
         AnswerBlockKind::Reasoning if reply.show_thinking && (sealed || !text.is_empty()) => {
             json.begin_object().key("reasoningContent").begin_object().key("reasoningText").begin_object();
             json.key("text").paste(text);
-            if sealed {
-                json.key("signature").string(&envelope(&block.signature, reply));
-            }
+            match sealed {
+                true => json.key("signature").string(&envelope(&block.signature, reply)),
+                false => json.key("signature").string(UNSIGNED),
+            };
             json.end_object().end_object().end_object();
         }
         AnswerBlockKind::HiddenReasoning if reply.show_thinking && sealed => {

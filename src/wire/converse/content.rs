@@ -116,7 +116,8 @@ impl OpenBlock {
             }
             Ok(())
         })?;
-        if !kind.is_empty() {
+        // The service also writes `tool_use`, for calls of the client's own tools.
+        if kind.is("server_tool_use") {
             self.server("toolUse", value)?;
             return Ok(false);
         }

@@ -95,9 +95,8 @@ fn write_part(block: &AnswerBlock, reply: &ReplyOptions, json: &mut Writer<'_, B
             part::begin_text(json, text, true);
         }
         // The client did not ask for reasoning text, but must send the signature back.
-        AnswerBlockKind::Reasoning if sealed => part::begin_text(json, JsonStr::default(), true),
-        AnswerBlockKind::HiddenReasoning if sealed => {
-            json.begin_object().key("thought").boolean(true);
+        AnswerBlockKind::Reasoning | AnswerBlockKind::HiddenReasoning if sealed => {
+            part::begin_text(json, JsonStr::default(), true);
         }
         AnswerBlockKind::Reasoning | AnswerBlockKind::HiddenReasoning => return false,
         AnswerBlockKind::ToolUse { id, name, kind, .. } => {
@@ -125,6 +124,7 @@ fn write_part(block: &AnswerBlock, reply: &ReplyOptions, json: &mut Writer<'_, B
             return true;
         }
     }
-    part::end(json, &block.signature, &reply.issuer);
+    let hidden = block.kind == AnswerBlockKind::HiddenReasoning;
+    part::end(json, &block.signature, &reply.issuer, hidden);
     true
 }

@@ -1,46 +1,14 @@
 //! Finish reasons of the generate format (<https://ai.google.dev/api/generate-content>).
 
 use crate::canonical::Finish;
-use crate::canonical::answer::FinishOwned;
 use crate::json::JsonStr;
-
-/// Converts a `finishReason`. The format has no value for tool calls: they end with `STOP`, and the decoder
-/// recognizes them by their parts.
-pub(super) fn read(word: JsonStr<'_>) -> FinishOwned {
-    match word.escaped() {
-        "STOP" => FinishOwned::Stop,
-        "MAX_TOKENS" | "CONTINUATION" => FinishOwned::Length,
-        "SAFETY"
-        | "RECITATION"
-        | "LANGUAGE"
-        | "BLOCKLIST"
-        | "PROHIBITED_CONTENT"
-        | "SPII"
-        | "IMAGE_SAFETY"
-        | "IMAGE_PROHIBITED_CONTENT"
-        | "IMAGE_RECITATION"
-        | "MODEL_ARMOR"
-        | "ESCALATION"
-        | "PUP_LIMITED_DISABLED" => FinishOwned::ContentFilter,
-        other => FinishOwned::Other(other.to_owned()),
-    }
-}
 
 /// Finish reason of a complete response that has none: the meaning of an absent enum value in this format.
 pub(super) const UNSPECIFIED: &str = "FINISH_REASON_UNSPECIFIED";
 
-/// Further values that clients know, besides those that [`write`] produces. They are passed on unchanged.
-const KNOWN: [&str; 9] = [
-    "OTHER",
-    "MALFORMED_FUNCTION_CALL",
-    "UNEXPECTED_TOOL_CALL",
-    "TOO_MANY_TOOL_CALLS",
-    "MALFORMED_RESPONSE",
-    "MISSING_THOUGHT_SIGNATURE",
-    "IMAGE_OTHER",
-    "NO_IMAGE",
-    UNSPECIFIED,
-];
+/// Further values that clients know, besides those that [`write`] produces. They are passed on unchanged. Those of
+/// responses that broke off are errors.
+const KNOWN: [&str; 2] = ["NO_IMAGE", UNSPECIFIED];
 
 /// Returns the `finishReason`. `refused` says that the model refused in its text, for which this format has no other
 /// field.
@@ -64,6 +32,7 @@ pub(super) fn by_number(value: u64) -> JsonStr<'static> {
         4 => "RECITATION",
         7 => "BLOCKLIST",
         8 => "PROHIBITED_CONTENT",
-        _ => "OTHER",
+        // `OTHER` is a failure.
+        _ => "UNKNOWN",
     })
 }

@@ -89,11 +89,12 @@ pub(super) fn begin_call(json: &mut Writer<'_, impl Sink>, call: &CompleteCall<'
     json.end_object();
 }
 
-/// Writes the provider signature of a part in a response, if it has one, and closes the part.
-pub(super) fn end(json: &mut Writer<'_, impl Sink>, seal: &str, issuer: &str) {
+/// Writes the provider signature of a part in a response, if it has one, and closes the part. `hidden` is whether the part
+/// is hidden reasoning.
+pub(super) fn end(json: &mut Writer<'_, impl Sink>, seal: &str, issuer: &str, hidden: bool) {
     if !seal.is_empty() {
         let mut text = Vec::new();
-        signature::write(SealedSignature { issuer, text: JsonStr::from_escaped(seal) }, &mut text);
+        signature::write(SealedSignature { issuer, text: JsonStr::from_escaped(seal) }, hidden, &mut text);
         let text = std::str::from_utf8(&text).unwrap_or_default();
         json.key("thoughtSignature").paste(JsonStr::from_escaped(text));
     }

@@ -3,6 +3,10 @@
 //!
 //! Clients decode a signature to bytes and encode it again, in either base64 alphabet. The `gw1.` envelope is
 //! therefore encoded in base64 once more, and recognized in any of these spellings.
+//!
+//! A part must have data (<https://ai.google.dev/api/caching#Part>), so hidden reasoning is a thought with an empty text,
+//! as is visible reasoning whose text has been sent before its signature. The envelope of hidden reasoning ends with
+//! [`HIDDEN`], to tell the two apart when the client sends them back.
 
 use std::borrow::Cow;
 
@@ -18,30 +22,40 @@ const WRAPPED: &str = "Z3cxL";
 /// `skip_thought_signature_validator`.
 pub(super) const SKIP: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
-/// Reads the `thoughtSignature` of a request. Returns `None` if it is empty.
-pub(super) fn read(field: JsonStr<'_>) -> Option<ProviderSignature<'_>> {
+/// End of the envelope of hidden reasoning. The base64 before it has no dot.
+const HIDDEN: &str = ".h";
+
+/// Reads the `thoughtSignature` of a request. Returns `None` if it is empty. Returns also whether it is that of hidden
+/// reasoning.
+pub(super) fn read(field: JsonStr<'_>) -> Option<(ProviderSignature<'_>, bool)> {
     let plain = ProviderSignature::read(field)?;
     if plain.issuer.is_some() || !field.escaped().starts_with(WRAPPED) {
-        return Some(plain);
+        return Some((plain, false));
     }
-    Some(unwrap(&field.decode()).unwrap_or(plain))
+    Some(unwrap(&field.decode()).unwrap_or((plain, false)))
 }
 
-fn unwrap(text: &str) -> Option<ProviderSignature<'static>> {
+fn unwrap(text: &str) -> Option<(ProviderSignature<'static>, bool)> {
     let text = text.trim_end_matches('=');
     let alphabet = if text.contains(['-', '_']) { URL_SAFE_NO_PAD } else { STANDARD_NO_PAD };
     let envelope = String::from_utf8(alphabet.decode_to_vec(text).ok()?).ok()?;
-    let seal = ProviderSignature::read(JsonStr::from_escaped(&envelope))?;
-    Some(ProviderSignature {
+    let bare = envelope.strip_suffix(HIDDEN);
+    let seal = ProviderSignature::read(JsonStr::from_escaped(bare.unwrap_or(&envelope)))?;
+    let seal = ProviderSignature {
         issuer: Some(Cow::Owned(seal.issuer?.into_owned())),
         text: Cow::Owned(seal.text.into_owned()),
-    })
+    };
+    Some((seal, bare.is_some()))
 }
 
-/// Writes a provider signature as the inside of the string `thoughtSignature`.
-pub(super) fn write(sealed: SealedSignature<'_>, out: &mut impl Sink) {
+/// Writes a provider signature as the inside of the string `thoughtSignature`. `hidden` is whether it is that of hidden
+/// reasoning.
+pub(super) fn write(sealed: SealedSignature<'_>, hidden: bool, out: &mut impl Sink) {
     let mut envelope = Vec::new();
     sealed.write(&mut envelope);
+    if hidden {
+        envelope.extend_from_slice(HIDDEN.as_bytes());
+    }
     out.put_slice(STANDARD.encode_to_string(envelope).as_bytes());
 }
 
@@ -53,7 +67,9 @@ mod tests {
     fn client_4_signature_is_decoded_in_any_base64_spelling() {
         for seal in ["", "a", "EqQB\\/+==", "\u{fc}\u{e9}?>\\n\\\"", "~~~???"] {
             let mut field = Vec::new();
-            write(SealedSignature { issuer: "anthropic", text: JsonStr::from_escaped(seal) }, &mut field);
+            let hidden = seal.len() % 2 == 0;
+            let sealed = SealedSignature { issuer: "anthropic", text: JsonStr::from_escaped(seal) };
+            write(sealed, hidden, &mut field);
             let standard = String::from_utf8(field).unwrap();
             assert!(standard.len().is_multiple_of(4) && standard.starts_with(WRAPPED));
             let url_safe = standard.replace('+', "-").replace('/', "_");
@@ -64,7 +80,8 @@ mod tests {
                 url_safe.trim_end_matches('='),
                 &standard.replace('/', "\\/"),
             ] {
-                let read = read(JsonStr::from_escaped(spelling)).unwrap();
+                let (read, is_hidden) = read(JsonStr::from_escaped(spelling)).unwrap();
+                assert_eq!(is_hidden, hidden, "{spelling}");
                 assert_eq!(read.for_issuer("anthropic").map(JsonStr::escaped), Some(seal), "{spelling}");
             }
         }
@@ -73,8 +90,8 @@ mod tests {
     #[test]
     fn signature_without_an_envelope_is_the_providers_own() {
         for own in ["EqQB/+==", SKIP, "skip_thought_signature_validator", "Z3cxL", "Z3cxLg=="] {
-            let seal = read(JsonStr::from_escaped(own)).unwrap();
-            assert_eq!((seal.issuer, &*seal.text), (None, own));
+            let (seal, hidden) = read(JsonStr::from_escaped(own)).unwrap();
+            assert_eq!((seal.issuer, &*seal.text, hidden), (None, own, false));
         }
         assert_eq!(read(JsonStr::default()), None);
     }

@@ -41,7 +41,9 @@ pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
         match key.escaped() {
-            "candidates" => sight.content = elements(&mut json, |json| candidate(json, &mut sight))?,
+            "candidates" => {
+                elements(&mut json, |json| candidate(json, &mut sight))?;
+            }
             "usageMetadata" | "usage_metadata" => sight.usage = Some(usage(json.raw()?)?),
             "modelVersion" | "model_version" => sight.model_at = placed_string(&mut json)?,
             "responseId" | "response_id" => sight.id = json.raw()?.as_str(),
@@ -52,6 +54,7 @@ pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
                         // A blocked prompt has no candidates, and the response is complete.
                         if reason.is_some() {
                             sight.finish = reason;
+                            sight.is_blocked = true;
                             sight.seen |= 1;
                             sight.finished |= 1;
                         }
@@ -78,6 +81,13 @@ fn candidate<'a>(json: &mut Cursor<'a>, sight: &mut FrameFacts<'a>) -> Result<()
         match key.escaped() {
             "index" => index = json.u64_or_skip()?.unwrap_or(0),
             "finishReason" | "finish_reason" => finish = reason(json.raw()?),
+            "content" => members(json, |key, json| match key.escaped() {
+                "parts" => {
+                    sight.content |= elements(json, Cursor::skip)?;
+                    Ok(())
+                }
+                _ => json.skip(),
+            })?,
             _ => json.skip()?,
         }
         Ok(())

@@ -6,6 +6,7 @@ use bytes::BytesMut;
 use super::stream::Decoder;
 use super::{arguments::ArgumentsRepair, citation, content, finish, usage};
 use crate::canonical::answer::{AnswerBlock, AnswerBlockKind, CitationOwned};
+use crate::canonical::seal::UNSIGNED;
 use crate::canonical::{Answer, Event, Finish, Start, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
@@ -109,7 +110,7 @@ fn encode_block(block: &AnswerBlock, cut: bool, reply: &ReplyOptions, json: &mut
         {
             json.begin_object().key("type").string("thinking").key("thinking").paste(text).key("signature");
             if block.signature.is_empty() {
-                json.string("");
+                json.string(UNSIGNED);
             } else {
                 json.string(&content::envelope(&block.signature, reply));
             }

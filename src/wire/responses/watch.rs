@@ -53,7 +53,7 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
     }
     sight.end = match kind.escaped() {
         "response.completed" | "response.incomplete" => StreamEnd::Terminated,
-        "response.failed" | "error" => StreamEnd::Failed,
+        "response.failed" | "response.cancelled" | "error" => StreamEnd::Failed,
         _ => StreamEnd::Open,
     };
     sight.begins = kind.escaped() == "response.created";

@@ -164,6 +164,11 @@ impl ChoiceCalls {
         self.called
     }
 
+    /// Returns whether there are calls, all of them with complete arguments.
+    pub(super) fn are_whole(&self) -> bool {
+        self.called && self.list.iter().all(Call::is_complete)
+    }
+
     /// Processes a fragment: finds or creates its call and emits the events.
     pub(super) fn take(
         &mut self,

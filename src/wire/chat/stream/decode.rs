@@ -9,6 +9,7 @@ use super::parsed_choice::{ChoiceMembers, DeltaMembers};
 use crate::canonical::answer::MAX_CHOICES;
 use crate::canonical::{Event, Index, IndexKey, Start};
 use crate::json::{Cursor, FrameTemplate, JsonError, JsonStr, RawJson, TemplateParts, ValueKind};
+use crate::wire::base_resp;
 use crate::wire::chat::watch::usage;
 use crate::wire::codec::CutText;
 use crate::wire::watch::{elements, members};
@@ -133,15 +134,21 @@ impl Decoder {
             return Ok(());
         }
         // Some providers never send `[DONE]`; finish reasons are sufficient.
-        if !self.has_reason() {
+        let has_broken_off = self.choices.iter().any(|choice| choice.broken_off().is_some());
+        if !self.is_finished() && !has_broken_off {
             return Err(CutText);
         }
         self.end(sink);
         Ok(())
     }
 
-    /// Returns whether the response has choices and all of them have a finish reason.
+    /// Returns whether the response has choices and all of them have a finish reason. Not if it broke off.
     pub fn has_reason(&self) -> bool {
+        self.is_finished() && self.choices.iter().all(|choice| choice.broken_off().is_none())
+    }
+
+    /// Returns whether the response has choices and all of them have ended.
+    fn is_finished(&self) -> bool {
         !self.choices.is_empty() && self.choices.iter().all(ChoiceDecoder::has_finish)
     }
 
@@ -158,6 +165,10 @@ impl Decoder {
             return;
         }
         self.over = true;
+        if let Some(broken) = self.choices.iter().find_map(ChoiceDecoder::broken_off) {
+            broken.emit(sink);
+            return;
+        }
         self.choices.sort_unstable_by_key(|choice| choice.index);
         for choice in &mut self.choices {
             choice.end(&mut self.ids, sink);
@@ -213,7 +224,9 @@ impl Decoder {
                     Ok(())
                 })?,
                 "error" => frame.error = Some(json.raw()?).filter(|error| !error.is_null()).or(frame.error),
-                "object" => frame.is_error = json.raw()?.as_str().is_some_and(|object| object.is("error")),
+                // A result of MiniMax, which has no choices if it is an error.
+                "base_resp" => frame.is_error |= base_resp::is_error(json.raw()?),
+                "object" => frame.is_error |= json.raw()?.as_str().is_some_and(|object| object.is("error")),
                 "message" | "detail" => frame.message = !json.raw()?.is_null(),
                 "obfuscation" => frame.padding = json.raw()?.as_str().unwrap_or_default(),
                 "code" | "type" | "request_id" => frame.code = !json.raw()?.is_null(),

@@ -22,9 +22,18 @@ fn fact_9_finish_reason_is_decoded_from_each_word() {
         assert_eq!(reason(word), FinishOwned::ContentFilter, "{word}");
     }
     assert_eq!(reason("model_context_window_exceeded"), FinishOwned::ContextFull);
-    for word in ["network_error", "error", "insufficient_system_resource", "made_up"] {
-        assert_eq!(reason(word), FinishOwned::Other(word.to_owned()));
+    assert_eq!(reason("made_up"), FinishOwned::Other("made_up".to_owned()));
+    for word in ["network_error", "error", "insufficient_system_resource"] {
+        let (answer, _, _) = try_read(&[delta(r#""content":"a""#), end(word), DONE.to_owned()]);
+        assert!(answer.error.is_some_and(|error| error.contains(word)) && !answer.complete, "{word}");
     }
+}
+
+#[test]
+fn tool_calls_without_a_call_is_stop() {
+    let answer = read(&[&delta(r#""content":"a""#), &end("tool_calls"), DONE]);
+    assert_eq!(finish_of(&answer), FinishOwned::ToolUse);
+    assert_eq!(whole_written(&answer, &reply())["choices"][0]["finish_reason"], "stop");
 }
 
 #[test]

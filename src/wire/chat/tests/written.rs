@@ -145,7 +145,8 @@ fn map_7_finish_reason_is_encoded_for_each_kind() {
         (Finish::StopSequence(None), "stop"),
         (Finish::Length, "length"),
         (Finish::ContextFull, "length"),
-        (Finish::ToolUse, "tool_calls"),
+        // Without a call.
+        (Finish::ToolUse, "stop"),
         (Finish::ContentFilter, "content_filter"),
         (Finish::Pause, "stop"),
         (Finish::Other(js("OTHER")), "stop"),

@@ -1,10 +1,12 @@
 //! Stream decoder of the Converse format: frames to events.
 
 use super::super::content::OpenBlock;
-use super::super::{citation, finish, usage};
+use super::super::{citation, usage};
 use crate::canonical::{Event, Slots, Start};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::wire::Format;
 use crate::wire::codec::CutText;
+use crate::wire::finish_words::{self, BrokenOff};
 use crate::wire::watch::{elements, members};
 
 /// Decoder of a Converse stream.
@@ -22,6 +24,8 @@ pub struct Decoder {
     length: u64,
     /// Whether the stop reason has arrived. The usage follows it.
     stopped: bool,
+    /// Stop reason that means that the response broke off.
+    broken: Option<BrokenOff>,
 }
 
 /// Member of a delta that has a text.
@@ -54,9 +58,9 @@ impl Decoder {
         self.over
     }
 
-    /// Returns whether the stop reason has arrived, but not the end of the response.
+    /// Returns whether the stop reason has arrived, but not the end of the response. Not if the response broke off.
     pub fn has_reason(&self) -> bool {
-        self.stopped && !self.over
+        self.stopped && !self.over && self.broken.is_none()
     }
 
     /// Decodes the data of one event: an object whose only member is named like the event.
@@ -230,13 +234,19 @@ impl Decoder {
             Ok(())
         })?;
         self.start(sink);
-        // Close blocks whose stop the provider omitted, because every block of the events must end.
-        for open in self.open.drain() {
-            open.end(&mut self.next, sink);
+        if std::mem::replace(&mut self.stopped, true) {
+            return Ok(());
         }
-        if !std::mem::replace(&mut self.stopped, true) {
-            let finish = finish::decode(reason, sequence, self.called);
-            sink(Event::Finish { choice: 0, finish });
+        match finish_words::decode(Format::Converse, reason, sequence, self.called) {
+            Ok(finish) => {
+                // Close blocks whose stop the provider omitted, because every block of the events must end.
+                for open in self.open.drain() {
+                    open.end(&mut self.next, sink);
+                }
+                sink(Event::Finish { choice: 0, finish: finish.borrow() });
+            }
+            // The error waits for the usage, because no event may follow it.
+            Err(broken) => self.broken = Some(broken),
         }
         Ok(())
     }
@@ -273,7 +283,10 @@ impl Decoder {
 
     /// Ends the response.
     pub(in super::super) fn end(&mut self, sink: &mut impl FnMut(Event<'_>)) {
-        sink(Event::End);
+        match &self.broken {
+            None => sink(Event::End),
+            Some(broken) => broken.emit(sink),
+        }
         self.over = true;
     }
 

@@ -7,7 +7,7 @@ use super::super::citation;
 use super::super::content::is_object;
 use super::super::media::MediaKind;
 use crate::canonical::answer::CitationOwned;
-use crate::canonical::seal::SignedCallId;
+use crate::canonical::seal::{SignedCallId, UNSIGNED};
 use crate::canonical::{BlockKind, Delta, SealedSignature, ToolKind};
 use crate::framing::event_stream::MessageWriter;
 use crate::json::{Cursor, JsonStr, RawJson, Sink, Writer, push_escaped, with_whole_characters};
@@ -284,9 +284,12 @@ impl EncodedBlock {
                     _ => {}
                 }
             }
-            BlockForm::Reasoning if !self.seal.is_empty() => {
+            BlockForm::Reasoning if self.open.is_some() || !self.seal.is_empty() => {
                 let index = self.open(next, reply, out);
-                let envelope = envelope(&self.seal, reply);
+                let envelope = match self.seal.is_empty() {
+                    true => UNSIGNED.to_owned(),
+                    false => envelope(&self.seal, reply),
+                };
                 let head = br#","delta":{"reasoningContent":{"signature":""#;
                 put_delta(index, head, br#""}}}"#, envelope.as_bytes(), out);
             }

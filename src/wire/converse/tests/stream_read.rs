@@ -129,6 +129,29 @@ fn tool_of_the_provider_is_opaque() {
 }
 
 #[test]
+fn call_of_type_tool_use_is_one_of_the_client() {
+    let [reason, metadata] = end("tool_use");
+    let start = r#"{"contentBlockStart":{"contentBlockIndex":0,"start":{"toolUse":{"toolUseId":"t1","name":"f","type":"tool_use"}}}}"#;
+    let answer = read_all(&[
+        start.into(),
+        delta(0, r#"{"toolUse":{"input":"{\"q\":1}"}}"#),
+        stop(0),
+        reason,
+        metadata,
+    ]);
+    let whole = r#"{"output":{"message":{"role":"assistant","content":[{"toolUse":{"toolUseId":"t1","name":"f","input":{"q":1},"type":"tool_use"}}]}},"stopReason":"tool_use"}"#;
+    let mut document = Answer::default();
+    crate::wire::converse::answer::decode(whole, "s", &mut |event| document.take(&event)).unwrap();
+    for answer in [answer, document] {
+        let [block] = answer.blocks.as_slice() else { panic!("{answer:?}") };
+        assert!(
+            matches!(&block.kind, AnswerBlockKind::ToolUse { id, name, .. } if id == "t1" && name == "f")
+        );
+        assert_eq!(answer.finish_of(0), Some(&FinishOwned::ToolUse));
+    }
+}
+
+#[test]
 fn stop_reasons_and_the_stop_sequence_are_read() {
     for (reason, expected) in [
         ("end_turn", FinishOwned::Stop),
@@ -137,10 +160,15 @@ fn stop_reasons_and_the_stop_sequence_are_read() {
         ("content_filtered", FinishOwned::ContentFilter),
         ("guardrail_intervened", FinishOwned::ContentFilter),
         ("model_context_window_exceeded", FinishOwned::ContextFull),
-        ("malformed_tool_use", FinishOwned::Other("malformed_tool_use".into())),
+        ("new_reason", FinishOwned::Other("new_reason".into())),
     ] {
         let answer = read_all(&end(reason));
         assert_eq!(answer.finish_of(0), Some(&expected), "{reason}");
+    }
+    for reason in ["malformed_tool_use", "malformed_model_output"] {
+        let answer = read_all(&end(reason));
+        assert!(answer.error.is_some_and(|error| error.contains(reason)) && !answer.complete, "{reason}");
+        assert!(answer.usage.is_known(), "the usage comes before the error");
     }
     let stop = r#"{"messageStop":{"additionalModelResponseFields":{"stop_sequence":"END"},"stopReason":"stop_sequence"}}"#;
     let answer = read_all(&[stop.into(), end("x")[1].clone()]);

@@ -121,7 +121,9 @@ impl<'a> Reader<'a> {
                         part.thought = said.ok_or_else(must)?;
                     }
                     "thoughtSignature" => {
-                        part.seal = signature::read(string(json, || self.path(".thoughtSignature"))?);
+                        let read = signature::read(string(json, || self.path(".thoughtSignature"))?);
+                        (part.seal, part.hidden) =
+                            read.map_or((None, false), |(seal, hidden)| (Some(seal), hidden));
                     }
                     "inlineData" => part.block = Some(self.media(json, ".inlineData")?),
                     "fileData" => part.block = Some(self.media(json, ".fileData")?),
@@ -148,14 +150,15 @@ impl<'a> Reader<'a> {
     }
 
     fn add(&mut self, part: Part<'a>, blocks: &mut Vec<Block<'a>>) {
-        let Part { text, thought, seal, block, video, detail } = part;
+        let Part { text, thought, hidden, seal, block, video, detail } = part;
         let mut block = match (block, text) {
             (Some(block), _) => block,
             (None, text) if thought => {
                 if text.is_none() && seal.is_none() {
                     return;
                 }
-                let hidden = text.is_none();
+                // A thought without a text is hidden as well.
+                let hidden = text.is_none() || (hidden && text.is_some_and(JsonStr::is_empty));
                 let text = text.into_iter().filter(|text| !text.is_empty()).collect();
                 let thought = Block::Reasoning { text, signature: seal, hidden };
                 let thought = join(blocks, thought);
@@ -296,6 +299,8 @@ impl<'a> Reader<'a> {
 struct Part<'a> {
     text: Option<JsonStr<'a>>,
     thought: bool,
+    /// Whether its signature is that of hidden reasoning.
+    hidden: bool,
     seal: Option<ProviderSignature<'a>>,
     block: Option<Block<'a>>,
     video: Option<RawJson<'a>>,

@@ -178,7 +178,7 @@ impl<'r> Contents<'_, '_, 'r> {
             }
             // Search results are texts by now.
             Block::Refusal { .. } | Block::SearchResult(_) => {}
-            Block::Reasoning { text, signature: seal, hidden } => self.thought(text, seal.as_ref(), *hidden),
+            Block::Reasoning { text, signature: seal, .. } => self.thought(text, seal.as_ref()),
             Block::Image { .. } | Block::File { .. } | Block::Audio { .. } | Block::Video { .. } => {
                 // Check first: media that is not written must not leave an empty content.
                 if self.carries(block) {
@@ -245,7 +245,7 @@ impl<'r> Contents<'_, '_, 'r> {
 
     /// Writes a thought. Without a signature it is of no value to the provider, so it is lost unless the client uses
     /// this format too.
-    fn thought(&mut self, text: &[JsonStr<'_>], seal: Option<&ProviderSignature<'_>>, hidden: bool) {
+    fn thought(&mut self, text: &[JsonStr<'_>], seal: Option<&ProviderSignature<'_>>) {
         if seal.is_none() && !self.own {
             self.notes.lose("thinking_block");
             return;
@@ -258,14 +258,8 @@ impl<'r> Contents<'_, '_, 'r> {
         for text in before {
             self.text(*text, true, None);
         }
-        match (last, seal) {
-            (None, Some(seal)) if hidden => {
-                self.json.begin_object().key("thought").boolean(true);
-                self.signature(seal);
-                self.json.end_object();
-            }
-            (last, seal) => self.text(last.unwrap_or_default(), true, seal),
-        }
+        // Hidden reasoning has an empty text: a part without data is refused.
+        self.text(last.unwrap_or_default(), true, seal);
     }
 
     fn result(

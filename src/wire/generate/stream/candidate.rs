@@ -6,7 +6,9 @@ use smallvec::SmallVec;
 use super::fast_path::TemplateFacts;
 use crate::canonical::answer::FinishOwned;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind};
-use crate::wire::generate::{finish, watch};
+use crate::wire::Format;
+use crate::wire::finish_words::{self, BrokenOff};
+use crate::wire::generate::watch;
 use crate::wire::watch::{elements, members};
 
 /// Contents of a candidate in one frame.
@@ -14,7 +16,9 @@ use crate::wire::watch::{elements, members};
 pub(super) struct Candidate<'a> {
     pub(super) index: u32,
     pub(super) parts: SmallVec<[CandidatePart<'a>; 4]>,
-    pub(super) finish: Option<FinishOwned>,
+    /// Its finish reason, or the end of a response that broke off. The format has no word for tool calls: they end with
+    /// `STOP`, and the decoder recognizes them by their parts.
+    pub(super) finish: Option<Result<FinishOwned, BrokenOff>>,
     pub(super) grounding: Option<RawJson<'a>>,
     pub(super) logprobs: Option<RawJson<'a>>,
 }
@@ -72,6 +76,7 @@ pub(super) struct CandidateCall<'a> {
 /// Reads one candidate.
 pub(super) fn read<'a>(json: &mut Cursor<'a>) -> Result<Candidate<'a>, JsonError> {
     let mut candidate = Candidate::default();
+    let (mut word, mut reason) = (None, JsonStr::default());
     members(json, |key, json| {
         match key.escaped() {
             "content" => members(json, |key, json| match key.escaped() {
@@ -84,14 +89,18 @@ pub(super) fn read<'a>(json: &mut Cursor<'a>) -> Result<Candidate<'a>, JsonError
             })?,
             "index" => candidate.index = json.u64_or_skip()?.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
             "finishReason" | "finish_reason" => {
-                candidate.finish = watch::reason(json.raw()?).map(finish::read);
+                word = watch::reason(json.raw()?);
             }
+            "finishMessage" | "finish_message" => reason = string(json)?,
             "groundingMetadata" | "grounding_metadata" => candidate.grounding = object(json)?,
             "logprobsResult" | "logprobs_result" => candidate.logprobs = object(json)?,
             _ => json.skip()?,
         }
         Ok(())
     })?;
+    candidate.finish = word.map(|word| {
+        finish_words::decode(Format::Generate, word, None, false).map_err(|broken| broken.because(reason))
+    });
     Ok(candidate)
 }
 

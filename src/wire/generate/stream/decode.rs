@@ -7,15 +7,17 @@ use std::collections::BTreeMap;
 
 use super::candidate::{self, Candidate, CandidateCall, CandidatePart, Data};
 use super::fast_path::FastPath;
+use super::frame_members::{emit_usage, is_blocked};
 use super::partial::Partial;
 use crate::canonical::answer::{FinishOwned, MAX_CHOICES};
 use crate::canonical::time::unix_seconds;
-use crate::canonical::{BlockKind, Delta, Event, Finish, Start, ToolKind, Usage};
+use crate::canonical::{BlockKind, Delta, Event, Finish, Start, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::codec::{CutText, make_id};
+use crate::wire::finish_words::BrokenOff;
 use crate::wire::generate::offsets::Offsets;
-use crate::wire::generate::{finish, grounding, logprobs, watch};
-use crate::wire::watch::{elements, members};
+use crate::wire::generate::{finish, grounding, logprobs};
+use crate::wire::watch::elements;
 
 /// Decoder of one stream or one whole response.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ pub struct Decoder {
 struct Choice {
     index: u32,
     open: Option<Open>,
-    finish: Option<FinishOwned>,
+    finish: Option<Result<FinishOwned, BrokenOff>>,
     called: bool,
     partial: Option<Box<Partial>>,
     /// Offset table of its text, for grounding.
@@ -197,8 +199,13 @@ impl Decoder {
                 self.choices.entry(0).or_default();
             }
             for choice in self.choices.values_mut() {
-                choice.finish.get_or_insert(FinishOwned::ContentFilter);
+                choice.finish.get_or_insert(Ok(FinishOwned::ContentFilter));
             }
+        }
+        if let Some(broken) = self.choices.values().find_map(Choice::broken_off) {
+            self.over = true;
+            broken.emit(sink);
+            return Ok(());
         }
         if !self.has_reason() {
             return Err(CutText);
@@ -208,10 +215,10 @@ impl Decoder {
             choice.cite(&mut self.next, sink);
             choice.close(sink);
             if let Some(finish) = &choice.finish {
-                let finish = match finish.borrow() {
+                let finish = match finish.as_ref().map(FinishOwned::borrow) {
+                    Ok(finish) if finish != Finish::Stop || !choice.called => finish,
                     // The format ends tool calls with `STOP`.
-                    Finish::Stop if choice.called => Finish::ToolUse,
-                    finish => finish,
+                    _ => Finish::ToolUse,
                 };
                 sink(Event::Finish { choice: choice.index, finish });
             }
@@ -221,9 +228,10 @@ impl Decoder {
         Ok(())
     }
 
-    /// Returns whether there are candidates and all of them have a finish reason.
+    /// Returns whether there are candidates and all of them have a finish reason. Not if the response broke off.
     pub fn has_reason(&self) -> bool {
-        !self.choices.is_empty() && self.choices.values().all(|choice| choice.finish.is_some())
+        let has_reason = |choice: &Choice| choice.finish.is_some() && choice.broken_off().is_none();
+        !self.choices.is_empty() && self.choices.values().all(has_reason)
     }
 
     /// Returns whether a start event was emitted.
@@ -237,7 +245,7 @@ impl Decoder {
             self.choices.entry(0).or_default();
         }
         for choice in self.choices.values_mut() {
-            choice.finish.get_or_insert_with(|| FinishOwned::Other(finish::UNSPECIFIED.to_owned()));
+            choice.finish.get_or_insert_with(|| Ok(FinishOwned::Other(finish::UNSPECIFIED.to_owned())));
         }
     }
 
@@ -267,28 +275,20 @@ impl Decoder {
     }
 }
 
-/// Emits the usage of a `usageMetadata` object, if it has any counts.
-fn emit_usage(usage: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
-    let usage = watch::usage(usage)?;
-    if usage != Usage::default() {
-        sink(Event::Usage(usage));
-    }
-    Ok(())
-}
-
-fn is_blocked(json: &mut Cursor<'_>) -> Result<bool, JsonError> {
-    let mut blocked = false;
-    members(json, |key, json| {
-        match key.escaped() {
-            "blockReason" | "block_reason" => blocked = watch::reason(json.raw()?).is_some(),
-            _ => json.skip()?,
-        }
-        Ok(())
-    })?;
-    Ok(blocked)
-}
-
 impl Choice {
+    /// Returns whether it has calls, all of them whole.
+    fn has_whole_calls(&self) -> bool {
+        self.called && self.partial.is_none()
+    }
+
+    /// Returns the end of a candidate that broke off.
+    fn broken_off(&self) -> Option<&BrokenOff> {
+        match &self.finish {
+            Some(Err(broken)) if !(self.has_whole_calls() && broken.is_whole_with_call()) => Some(broken),
+            _ => None,
+        }
+    }
+
     fn part(
         &mut self,
         part: &CandidatePart<'_>,

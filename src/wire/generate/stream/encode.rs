@@ -24,7 +24,10 @@ const HEAD: &[u8] = b"{\"candidates\":[{\"content\":{\"parts\":[";
 #[derive(Debug)]
 pub struct Encoder {
     reply: Arc<ReplyOptions>,
-    /// Text after the parts of every frame: model and response id.
+    /// Text after the candidates of the last frame: model and response id.
+    names: Vec<u8>,
+    /// Text after the parts of every other frame: the input tokens, if they are known from the start, model and response
+    /// id.
     tail: Vec<u8>,
     /// Text after the text of a frame of candidate 0, and after that of a thought.
     text_tail: Vec<u8>,
@@ -35,8 +38,6 @@ pub struct Encoder {
     open: Slots<Open>,
     choices: BTreeMap<u32, Choice>,
     usage: Usage,
-    /// Expected input tokens, for the first frame if the provider has reported none by then; 0 if unknown.
-    expected_input: u64,
     /// Whether text of candidate 0 is written by the fast path: in an event stream, after the first frame.
     is_fast: bool,
 }
@@ -81,7 +82,9 @@ impl Encoder {
     /// Creates the encoder of one stream.
     pub fn new(reply: Arc<ReplyOptions>) -> Self {
         Encoder {
+            is_fast: false,
             reply,
+            names: Vec::new(),
             tail: Vec::new(),
             text_tail: Vec::new(),
             thought_tail: Vec::new(),
@@ -90,15 +93,7 @@ impl Encoder {
             open: Slots::default(),
             choices: BTreeMap::new(),
             usage: Usage::default(),
-            expected_input: 0,
-            is_fast: false,
         }
-    }
-
-    /// Sets the number of input tokens that the first frame has if the provider reports none by then. Clients show it
-    /// while the response arrives.
-    pub fn expect_input(&mut self, tokens: u64) {
-        self.expected_input = tokens;
     }
 
     /// Replaces the reply options, because another provider resumes the response.
@@ -119,10 +114,27 @@ impl Encoder {
     }
 
     /// Prepares the text after the parts of each frame, so that a text frame is written with three copies.
+    ///
+    /// Input tokens that the provider reports at the start are in each frame, as in Google's own streams, and others only
+    /// in the last one: clients that add frames up count the last figure again for a frame without one
+    /// (`@langchain/google-genai`).
     fn name(&mut self, write: impl FnOnce(&ReplyOptions, &mut BytesMut)) {
-        let mut tail = BytesMut::from(&b"],"[..]);
-        write(&self.reply, &mut tail);
-        tail.extend_from_slice(if self.reply.array { b"}" } else { b"}\r\n\r\n" });
+        let mut names = BytesMut::from(&b","[..]);
+        write(&self.reply, &mut names);
+        names.extend_from_slice(if self.reply.array { b"}" } else { b"}\r\n\r\n" });
+        self.names = names.to_vec();
+        self.prepare_tails();
+    }
+
+    fn prepare_tails(&mut self) {
+        let mut tail = BytesMut::from(&b"]"[..]);
+        // Some providers begin with an input of 0.
+        if let Some(input) = self.usage.input.filter(|input| *input > 0) {
+            let usage = Usage { input: Some(input), cached: self.usage.cached, ..Usage::default() };
+            tail.extend_from_slice(b",");
+            usage::write(&usage, &mut Writer::new(&mut tail));
+        }
+        tail.extend_from_slice(&self.names);
         self.tail = tail.to_vec();
         self.text_tail = [AFTER_TEXT, FIRST, &self.tail].concat();
         self.thought_tail = [AFTER_THOUGHT, FIRST, &self.tail].concat();
@@ -140,7 +152,12 @@ impl Encoder {
             Event::BlockStart { index, choice, kind } => self.start(index, choice, kind, out),
             Event::Delta { index, delta } => self.delta(index, delta, out),
             Event::BlockStop { index } => self.stop(index, out),
-            Event::Usage(usage) => self.usage.update(&usage),
+            Event::Usage(usage) => {
+                self.usage.update(&usage);
+                if !self.begun {
+                    self.prepare_tails();
+                }
+            }
             Event::Finish { choice, finish } => {
                 // Written with the last frame, after the citations and the final usage are known.
                 self.choice(choice).finish = Some(FinishOwned::own(finish));
@@ -187,8 +204,8 @@ impl Encoder {
     /// Writes a frame with one part of one candidate.
     #[inline]
     fn frame(&mut self, choice: u32, out: &mut BytesMut, part: impl FnOnce(&mut BytesMut)) {
-        let is_first = !self.begun;
         self.begin_frame(out);
+        self.is_fast = !self.reply.array;
         out.extend_from_slice(HEAD);
         part(out);
         if choice == 0 {
@@ -198,26 +215,7 @@ impl Encoder {
             out.extend_from_slice(itoa::Buffer::new().format(choice).as_bytes());
             out.extend_from_slice(b"}");
         }
-        let tail = if is_first { self.first_tail(out) } else { &self.tail };
-        out.extend_from_slice(tail);
-    }
-
-    /// Writes the usage of the first frame. Returns the rest of the frame.
-    #[cold]
-    fn first_tail(&mut self, out: &mut BytesMut) -> &[u8] {
-        self.is_fast = !self.reply.array;
-        let usage = match self.usage.input {
-            // Some providers begin with an input of 0.
-            None | Some(0) => Usage { input: Some(self.expected_input), ..Usage::default() },
-            input => Usage { input, cached: self.usage.cached, ..Usage::default() },
-        };
-        if usage.input == Some(0) {
-            return &self.tail;
-        }
-        out.extend_from_slice(b"],");
-        usage::write(&usage, &mut Writer::new(out));
-        // The tail starts with the bracket that closes the candidates, which is already written.
-        self.tail.strip_prefix(b"]").unwrap_or_default()
+        out.extend_from_slice(&self.tail);
     }
 
     /// Writes a frame with text.
@@ -294,17 +292,17 @@ impl Encoder {
                 seal.escaped().clone_into(&mut open.seal);
             }
             (Delta::Signature(seal), kind) => {
-                // An empty text distinguishes a signed visible thought from a hidden one.
+                let hidden = matches!(kind, Kind::Hidden);
                 let before: &[u8] = match kind {
-                    Kind::Thought => b"{\"text\":\"\",\"thought\":true,",
-                    Kind::Hidden => b"{\"thought\":true,",
+                    Kind::Thought | Kind::Hidden => b"{\"text\":\"\",\"thought\":true,",
                     _ => b"{\"text\":\"\",",
                 };
                 let reply = Arc::clone(&self.reply);
                 self.frame(number, out, |out| {
                     out.extend_from_slice(before);
                     out.extend_from_slice(b"\"thoughtSignature\":\"");
-                    signature::write(SealedSignature { issuer: &reply.issuer, text: seal }, out);
+                    let sealed = SealedSignature { issuer: &reply.issuer, text: seal };
+                    signature::write(sealed, hidden, out);
                     out.extend_from_slice(b"\"}");
                 });
             }
@@ -333,7 +331,7 @@ impl Encoder {
                 self.frame(open.choice, out, |out| {
                     let mut json = Writer::new(out);
                     part::begin_call(&mut json, &call);
-                    part::end(&mut json, &open.seal, &reply.issuer);
+                    part::end(&mut json, &open.seal, &reply.issuer, false);
                 });
             }
             Kind::Media { mime } => {
@@ -345,7 +343,7 @@ impl Encoder {
                         true => part::begin_file(&mut json, mime, data, JsonStr::default()),
                         false => part::begin_inline(&mut json, mime, data, JsonStr::default()),
                     }
-                    part::end(&mut json, &open.seal, &reply.issuer);
+                    part::end(&mut json, &open.seal, &reply.issuer, false);
                 });
             }
             Kind::Thought | Kind::Hidden | Kind::Other => {}
@@ -384,8 +382,7 @@ impl Encoder {
             out.extend_from_slice(b",");
             usage::write(&self.usage, &mut Writer::new(out));
         }
-        // The tail starts with the bracket that closes the candidates, which is already written.
-        out.extend_from_slice(self.tail.strip_prefix(b"]").unwrap_or_default());
+        out.extend_from_slice(&self.names);
         if self.reply.array {
             out.extend_from_slice(b"]");
         }

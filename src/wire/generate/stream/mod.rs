@@ -7,6 +7,7 @@ mod candidate;
 mod decode;
 mod encode;
 mod fast_path;
+mod frame_members;
 mod partial;
 
 pub use decode::Decoder;

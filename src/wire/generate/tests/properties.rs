@@ -39,7 +39,7 @@ fn part() -> impl Strategy<Value = Value> {
 
 fn frame() -> impl Strategy<Value = Value> {
     let finish =
-        prop::option::weighted(0.3, prop::sample::select(vec!["STOP", "MAX_TOKENS", "SAFETY", "OTHER"]));
+        prop::option::weighted(0.3, prop::sample::select(vec!["STOP", "MAX_TOKENS", "SAFETY", "NO_IMAGE"]));
     let grounding = prop::option::weighted(0.1, (0u64..30, 0u64..30));
     let candidate = (0u32..2, prop::collection::vec(part(), 0..4), finish, grounding);
     let candidate = candidate.prop_map(|(index, parts, finish, grounding)| {

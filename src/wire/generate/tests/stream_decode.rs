@@ -53,7 +53,7 @@ fn fact_34_bug_14_finish_reason_with_calls_or_as_a_number_is_decoded() {
         ("2", FinishOwned::Length),
         ("3", FinishOwned::ContentFilter),
         ("\"MODEL_ARMOR\"", FinishOwned::ContentFilter),
-        ("\"UNEXPECTED_TOOL_CALL\"", FinishOwned::Other("UNEXPECTED_TOOL_CALL".into())),
+        ("\"SOMETHING_NEW\"", FinishOwned::Other("SOMETHING_NEW".into())),
     ] {
         let frame = parts(text, &format!(r#","finishReason":{reason},"finishMessage":"m""#));
         assert_eq!(whole(&[&frame]).finishes, [(0, finish)], "{reason}");
@@ -77,17 +77,7 @@ fn mapping_7_bug_17_finish_reason_is_decoded_from_each_word() {
         "ESCALATION",
         "PUP_LIMITED_DISABLED",
     ];
-    let others = [
-        "OTHER",
-        "MALFORMED_FUNCTION_CALL",
-        "UNEXPECTED_TOOL_CALL",
-        "TOO_MANY_TOOL_CALLS",
-        "MALFORMED_RESPONSE",
-        "IMAGE_OTHER",
-        "NO_IMAGE",
-        "MISSING_THOUGHT_SIGNATURE",
-        "SOMETHING_NEW",
-    ];
+    let others = ["NO_IMAGE", "SOMETHING_NEW"];
     let table = [
         ("STOP", FinishOwned::Stop),
         ("MAX_TOKENS", FinishOwned::Length),
@@ -99,6 +89,18 @@ fn mapping_7_bug_17_finish_reason_is_decoded_from_each_word() {
     for (word, finish) in table {
         let frame = format!(r#"{{"candidates":[{{"finishReason":"{word}"}}]}}"#);
         assert_eq!(whole(&[&frame]).finishes, [(0, finish)], "{word}");
+    }
+    for word in [
+        "OTHER",
+        "MALFORMED_FUNCTION_CALL",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+        "MALFORMED_RESPONSE",
+        "IMAGE_OTHER",
+        "MISSING_THOUGHT_SIGNATURE",
+    ] {
+        let answer = whole(&[&format!(r#"{{"candidates":[{{"finishReason":"{word}"}}]}}"#)]);
+        assert!(answer.error.is_some_and(|error| error.contains(word)) && !answer.complete, "{word}");
     }
     let unspecified = r#"{"candidates":[{"finishReason":"FINISH_REASON_UNSPECIFIED"}]}"#;
     assert_eq!(read(&[unspecified]).1, Err(CutText));

@@ -105,14 +105,17 @@ fn fact_33_stream_has_data_lines_only() {
 }
 
 #[test]
-fn usage_of_the_first_frame_is_an_estimate_until_the_provider_reports() {
+fn usage_is_in_each_frame_if_it_is_known_from_the_start_and_else_in_the_last() {
     let text = block(0, BlockKind::Text, &[Delta::Text(s("a")), Delta::Text(s("b")), Delta::Text(s("c"))]);
     let usage = Usage { input: Some(11), output: Some(7), ..Usage::default() };
-    for array in [false, true] {
+    for (array, known) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut events = around(&text, Finish::Stop);
         events.insert(events.len() - 1, Event::Usage(usage));
+        if known {
+            let start = Usage { input: Some(11), output: Some(1), ..Usage::default() };
+            events.insert(0, Event::Usage(start));
+        }
         let mut encoder = Encoder::new(Arc::new(ReplyOptions { array, ..reply() }));
-        encoder.expect_input(777);
         let mut out = BytesMut::new();
         events.iter().for_each(|event| encoder.event(event, &mut out));
         let stream = String::from_utf8(out.to_vec()).unwrap();
@@ -122,9 +125,9 @@ fn usage_of_the_first_frame_is_an_estimate_until_the_provider_reports() {
         } else {
             frames(&stream).iter().map(|frame| frame.get("usageMetadata").cloned()).collect()
         };
-        let first = json!({"promptTokenCount": 777, "totalTokenCount": 777});
+        let first = known.then(|| json!({"promptTokenCount": 11, "totalTokenCount": 11}));
         let last = json!({"promptTokenCount": 11, "candidatesTokenCount": 7, "totalTokenCount": 18});
-        assert_eq!(usages, [Some(first), None, None, Some(last)], "{stream}");
+        assert_eq!(usages, [first.clone(), first.clone(), first, Some(last)], "{stream}");
     }
 }
 
@@ -188,14 +191,37 @@ fn mapping_4_thoughts_are_shown_on_request_and_signatures_always() {
     let shown = parts(&frames(&write(&events, reply())));
     assert_eq!(shown[0], json!({"text":"hm","thought":true}));
     assert_eq!((&shown[1]["text"], &shown[1]["thought"]), (&json!(""), &json!(true)));
-    assert_eq!((shown[2].get("text"), &shown[2]["thought"]), (None, &json!(true)));
+    assert_eq!((&shown[2]["text"], &shown[2]["thought"]), (&json!(""), &json!(true)));
     for (number, seal) in [(1, "EqQB/+=="), (2, "redacted"), (3, "call")] {
         let field = shown[number]["thoughtSignature"].as_str().unwrap();
-        let read = crate::wire::generate::signature::read(s(field)).unwrap();
+        let (read, hidden) = crate::wire::generate::signature::read(s(field)).unwrap();
         assert_eq!(read.for_issuer("anthropic").map(JsonStr::escaped), Some(seal));
+        assert_eq!(hidden, number == 2, "the envelope tells hidden reasoning from visible");
     }
     let hidden = parts(&frames(&write(&events, ReplyOptions { show_thinking: false, ..reply() })));
     assert_eq!(hidden, shown[1..]);
+}
+
+/// Clients fail at a part without data.
+#[test]
+fn every_part_has_data() {
+    let mut blocks = block(0, BlockKind::Reasoning, &[Delta::Text(s("hm")), Delta::Signature(s("a"))]);
+    blocks.extend(block(1, BlockKind::HiddenReasoning, &[Delta::Signature(s("b"))]));
+    blocks.extend(block(2, BlockKind::Text, &[Delta::Text(s("Hi")), Delta::Signature(s("c"))]));
+    blocks.extend(block(3, call("c", "f"), &[Delta::Signature(s("d"))]));
+    let events = around(&blocks, Finish::ToolUse);
+    for show_thinking in [true, false] {
+        let options = ReplyOptions { show_thinking, ..reply() };
+        let mut answer = Answer::default();
+        events.iter().for_each(|event| answer.take(event));
+        let mut document = BytesMut::new();
+        answer::encode(&answer, &options, &mut document);
+        let document: Value = serde_json::from_slice(&document).unwrap();
+        let whole = document["candidates"][0]["content"]["parts"].as_array().unwrap().clone();
+        for part in parts(&frames(&write(&events, options))).into_iter().chain(whole) {
+            assert!(part.get("text").is_some() || part.get("functionCall").is_some(), "{part}");
+        }
+    }
 }
 
 #[test]
@@ -283,7 +309,7 @@ fn mapping_7_bug_16_finish_reason_is_encoded_for_each_kind() {
         (Finish::ToolUse, "STOP"),
         (Finish::ContentFilter, "SAFETY"),
         (Finish::Pause, "STOP"),
-        (Finish::Other(s("MALFORMED_FUNCTION_CALL")), "MALFORMED_FUNCTION_CALL"),
+        (Finish::Other(s("NO_IMAGE")), "NO_IMAGE"),
         (Finish::Other(s("eos")), "OTHER"),
     ] {
         let stream = write(&around(&[], finish), reply());

@@ -1,11 +1,13 @@
 //! Stream decoder of the messages format: frames to events.
 
 use super::super::content::{Content, OpenBlock};
-use super::super::finish;
 use super::super::usage::Counts;
-use crate::canonical::{BlockKind, Event, Finish, Slots, Start};
+use crate::canonical::answer::FinishOwned;
+use crate::canonical::{BlockKind, Event, Slots, Start};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::wire::Format;
 use crate::wire::codec::CutText;
+use crate::wire::finish_words;
 use crate::wire::watch::members;
 
 /// Decoder of a messages stream.
@@ -333,22 +335,27 @@ impl Decoder {
         self.open.push(index, OpenBlock::begin_bare(kind, &mut self.next, self.length, sink));
     }
 
-    /// Closes all blocks and emits the finish reason.
+    /// Closes all blocks and emits the finish reason, or the error of a response that broke off.
     pub(in super::super) fn end(&mut self, sink: &mut impl FnMut(Event<'_>)) {
+        self.over = true;
+        let (reason, sequence) = self.finish.take().unwrap_or_default();
+        let (reason, sequence) =
+            (JsonStr::from_escaped(&reason), sequence.as_deref().map(JsonStr::from_escaped));
+        let finish = match self.intervened {
+            true => Ok(FinishOwned::ContentFilter),
+            false => finish_words::decode(Format::Messages, reason, sequence, self.called),
+        };
+        let finish = match finish {
+            Ok(finish) => finish,
+            Err(broken) => return broken.emit(sink),
+        };
         self.start(Start::default(), sink);
         // Close blocks whose stop event the provider omitted, because every block of the events must end.
         for open in self.open.drain() {
             open.end(&mut self.next, sink);
         }
-        let (reason, sequence) = self.finish.take().unwrap_or_default();
-        let sequence = sequence.as_deref().map(JsonStr::from_escaped);
-        let finish = match self.intervened {
-            true => Finish::ContentFilter,
-            false => finish::decode(JsonStr::from_escaped(&reason), sequence, self.called),
-        };
-        sink(Event::Finish { choice: 0, finish });
+        sink(Event::Finish { choice: 0, finish: finish.borrow() });
         sink(Event::End);
-        self.over = true;
     }
 
     /// Emits the provider's error and ends the response.

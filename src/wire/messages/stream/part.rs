@@ -5,6 +5,7 @@ use bytes::{BufMut, BytesMut};
 use super::super::arguments::ArgumentsRepair;
 use super::super::{citation, content};
 use crate::canonical::answer::CitationOwned;
+use crate::canonical::seal::UNSIGNED;
 use crate::canonical::{BlockKind, Delta, ToolKind};
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::codec::ReplyOptions;
@@ -260,9 +261,12 @@ impl EncodedBlock {
             }
             // A redacted block has no deltas: its data is part of `content_block_start`.
             BlockForm::Redacted if !self.seal.is_empty() => self.open(next, reply, out),
-            BlockForm::Thinking if !self.seal.is_empty() => {
+            BlockForm::Thinking if self.open || !self.seal.is_empty() => {
                 self.open(next, reply, out);
-                let seal = content::envelope(&self.seal, reply);
+                let seal = match self.seal.is_empty() {
+                    true => UNSIGNED.to_owned(),
+                    false => content::envelope(&self.seal, reply),
+                };
                 self.put_delta(out, |out| {
                     let mut json = Writer::new(out);
                     json.begin_object().key("type").string("signature_delta");

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::stream_write::{arguments, call, hear, start, stop, text};
+use crate::canonical::seal::UNSIGNED;
 use crate::canonical::{BlockKind, Delta, Event, Finish};
 use crate::json::{JsonStr, RawJson};
 
@@ -114,7 +115,7 @@ fn opaque_block_waits_for_a_block_that_cannot_be_interrupted() {
         raw: RawJson::from_text(raw),
     };
     let opaque = || serde_json::from_str::<serde_json::Value>(raw).unwrap();
-    let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": ""});
+    let thought = json!({"type": "thinking", "thinking": "Hm.", "signature": UNSIGNED});
     for stops in [[0, 1, 2], [1, 0, 2], [2, 1, 0], [1, 2, 0]] {
         let mut events = vec![
             start(0, BlockKind::Reasoning),

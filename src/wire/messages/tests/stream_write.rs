@@ -8,6 +8,7 @@ use serde_json::json;
 use super::super::stream::Encoder;
 use super::client::Heard;
 use super::{reply, rewrite, write};
+use crate::canonical::seal::UNSIGNED;
 use crate::canonical::{
     BlockKind, Citation, Delta, Event, Finish, ProviderSignature, Start, ToolKind, Usage,
 };
@@ -181,9 +182,10 @@ fn fact_23_signature_without_text_makes_a_block() {
 }
 
 #[test]
-fn bug_34_and_35_reasoning_without_a_signature_is_shown_unsigned() {
+fn bug_34_and_35_reasoning_without_a_signature_has_an_empty_envelope() {
     let heard = hear(&[start(0, BlockKind::Reasoning), text(0, "Hmm."), stop(0)], Finish::Stop);
-    assert_eq!(heard.content(), &json!([{"type": "thinking", "thinking": "Hmm.", "signature": ""}]));
+    assert_eq!(heard.content(), &json!([{"type": "thinking", "thinking": "Hmm.", "signature": UNSIGNED}]));
+    assert_eq!(ProviderSignature::read(s(UNSIGNED)), None, "it is removed on the way back");
     // Without text and signature no block is written.
     let nothing = hear(&[start(0, BlockKind::Reasoning), stop(0)], Finish::Stop);
     assert_eq!(nothing.content(), &json!([{"type": "text", "text": ""}]));

@@ -141,7 +141,13 @@ impl Decoder {
             "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
                 let response = frame.response.unwrap_or(RawJson::from_text("{}"));
                 let word = kind.strip_prefix("response.").unwrap_or_default();
-                self.terminal(&Response::read(response)?, word, sink)?;
+                let mut response = Response::read(response)?;
+                if response.error.is_none() && response.message.is_none() {
+                    // Intermediate proxies write the error beside the response.
+                    (response.error, response.code) = (frame.error, frame.code);
+                    (response.message, response.param) = (frame.message, frame.param);
+                }
+                self.terminal(&response, word, sink)?;
             }
             "error" => self.error(frame.error, [frame.code, frame.message, frame.param], sink),
             "keepalive" | "ping" => sink(Event::Ping),

@@ -5,8 +5,11 @@ use super::super::watch;
 use super::decode::Decoder;
 use super::parse::{ItemMembers, PartMembers, Response};
 use super::slot::{BlockContent, ItemBlock, Reasoning};
+use crate::canonical::answer::FinishOwned;
 use crate::canonical::{BlockKind, Delta, Event, Finish, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
+use crate::wire::Format;
+use crate::wire::finish_words::{self, BrokenOff};
 use crate::wire::watch::elements;
 
 impl Decoder {
@@ -152,14 +155,22 @@ impl Decoder {
     ) -> Result<(), JsonError> {
         let status = Some(response.status.escaped()).filter(|status| !status.is_empty()).unwrap_or(word);
         let usage = response.usage.map(watch::usage).transpose()?;
-        if status == "failed" {
-            // Usage must precede the error: no event may follow an error.
-            if let Some(usage) = usage.filter(|_| self.started) {
-                sink(Event::Usage(usage));
+        let finish = match self.finish_of(status, response.reason) {
+            Ok(finish) => finish,
+            Err(broken) => {
+                // Usage must precede the error: no event may follow an error.
+                if let Some(usage) = usage.filter(|_| self.started) {
+                    sink(Event::Usage(usage));
+                }
+                if response.error.is_none() && response.message.is_none() {
+                    self.over = true;
+                    broken.emit(sink);
+                } else {
+                    self.error(response.error, [response.code, response.message, response.param], sink);
+                }
+                return Ok(());
             }
-            self.error(response.error, [response.code, response.message, response.param], sink);
-            return Ok(());
-        }
+        };
         self.start(response, sink);
         if let Some(output) = response.output {
             self.rest_of(output, sink)?;
@@ -173,20 +184,26 @@ impl Decoder {
         if usage != Usage::default() {
             sink(Event::Usage(usage));
         }
-        let finish = match (status, response.reason.escaped()) {
-            ("incomplete", "max_output_tokens" | "max_tokens") => Finish::Length,
-            ("incomplete", "content_filter") => Finish::ContentFilter,
-            ("incomplete", "") => Finish::Other(JsonStr::from_escaped("incomplete")),
-            ("incomplete", _) => Finish::Other(response.reason),
+        let finish = match finish.borrow() {
             // The format has no status for tool calls.
-            ("completed" | "complete", _) if self.called => Finish::ToolUse,
-            ("completed" | "complete", _) => Finish::Stop,
-            (other, _) => Finish::Other(JsonStr::from_escaped(other)),
+            Finish::Stop if self.called => Finish::ToolUse,
+            finish => finish,
         };
         sink(Event::Finish { choice: 0, finish });
         sink(Event::End);
         self.over = true;
         Ok(())
+    }
+
+    /// Returns the finish reason for a status. `reason` is that of an incomplete response; may be empty.
+    fn finish_of(&self, status: &str, reason: JsonStr<'_>) -> Result<FinishOwned, BrokenOff> {
+        let word =
+            if status == "incomplete" && !reason.is_empty() { reason } else { JsonStr::from_escaped(status) };
+        match finish_words::decode(Format::Responses, word, None, false)? {
+            // A response that calls itself incomplete is not complete, whatever the reason.
+            FinishOwned::Stop | FinishOwned::Other(_) if status == "incomplete" => Err(BrokenOff::new(word)),
+            finish => Ok(finish),
+        }
     }
 
     /// Decodes the items that the stream left open, or all items if the stream announced none.

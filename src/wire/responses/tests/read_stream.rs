@@ -56,10 +56,12 @@ fn fact_27_finish_reason_is_decoded_from_each_end() {
     assert_eq!(length.finish_of(0), Some(&FinishOwned::Length));
     let filter = end("incomplete", r#"{"incomplete_details":{"reason":"content_filter"}}"#);
     assert_eq!(filter.finish_of(0), Some(&FinishOwned::ContentFilter));
+    let unsaid = end("incomplete", r#"{"status":"incomplete","incomplete_details":null}"#);
+    assert_eq!(unsaid.finish_of(0), Some(&FinishOwned::Length));
     let other = end("incomplete", r#"{"incomplete_details":{"reason":"moon"}}"#);
-    assert_eq!(other.finish_of(0), Some(&FinishOwned::Other("moon".into())));
+    assert!(other.error.is_some_and(|error| error.contains("moon")) && !other.complete);
     let cancelled = end("cancelled", r#"{"status":"cancelled"}"#);
-    assert_eq!(cancelled.finish_of(0), Some(&FinishOwned::Other("cancelled".into())));
+    assert!(cancelled.error.is_some_and(|error| error.contains("cancelled")) && !cancelled.complete);
     let failed = end("failed", r#"{"status":"failed","error":{"code":"server_error","message":"boom"}}"#);
     assert_eq!(failed.error.as_deref(), Some(r#"{"code":"server_error","message":"boom"}"#));
     assert!(!failed.complete);
@@ -82,6 +84,24 @@ fn fact_27_error_ends_the_stream_before_a_failed_response() {
     assert_eq!(flat.error.as_deref(), Some(r#"{"code":"server_error","message":"boom"}"#));
     let proxied = read(&[r#"{"error":"upstream gone"}"#]);
     assert_eq!(proxied.error.as_deref(), Some(r#"{"message":"upstream gone"}"#));
+}
+
+#[test]
+fn error_beside_a_failed_response_is_the_error() {
+    for beside in
+        [r#""error":{"message":"gone","type":"server_error"}"#, r#""message":"gone","code":"server_error""#]
+    {
+        let frame = format!(
+            r#"{{"type":"response.failed","response":{{"id":"r","object":"response","status":"failed","error":null}},{beside}}}"#
+        );
+        let answer = read(&[r#"{"type":"response.created","response":{"id":"r"}}"#, &frame]);
+        assert!(answer.error.is_some_and(|error| error.contains("\"gone\"")), "{beside}");
+    }
+    // The error in the response comes first.
+    let both = read(&[
+        r#"{"type":"response.failed","response":{"status":"failed","error":{"message":"inside"}},"error":{"message":"beside"}}"#,
+    ]);
+    assert!(both.error.is_some_and(|error| error.contains("inside")));
 }
 
 #[test]

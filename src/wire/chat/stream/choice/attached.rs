@@ -1,4 +1,4 @@
-//! Images, audio and citations of a choice.
+//! Images, audio, citations and log probabilities of a choice.
 
 use super::{ChoiceDecoder, Kind, Open};
 use crate::canonical::{BlockKind, Citation, Delta, Event, MediaSource};
@@ -92,5 +92,26 @@ impl ChoiceDecoder {
             Ok(())
         })
         .map(drop)
+    }
+
+    /// Emits the log probabilities of the tokens in a chunk.
+    pub(super) fn logprobs(
+        &mut self,
+        logprobs: RawJson<'_>,
+        sink: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), JsonError> {
+        let Some(Open { index, kind: kind @ (Kind::Text | Kind::Refusal), .. }) = self.open else {
+            return Ok(());
+        };
+        let name = if kind == Kind::Text { "content" } else { "refusal" };
+        members(&mut Cursor::new(logprobs.text()), |key, json| {
+            let list = json.raw()?;
+            // An empty list carries nothing; do not emit an event for it in every chunk.
+            let some = list.text().strip_prefix('[').is_some_and(|rest| !rest.trim_start().starts_with(']'));
+            if key.is(name) && some {
+                sink(Event::Delta { index, delta: Delta::Logprobs(list) });
+            }
+            Ok(())
+        })
     }
 }

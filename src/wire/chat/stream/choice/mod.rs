@@ -1,14 +1,16 @@
 //! Decoder state of one choice: the open block, and how a delta extends it.
 //!
-//! Media and citations are in `attached`. Parsing of the chunk itself does not belong here.
+//! Media, citations and log probabilities are in `attached`. Parsing of the chunk itself does not belong here.
 
 mod attached;
 
 use crate::canonical::answer::FinishOwned;
 use crate::canonical::{BlockKind, Delta, Event};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, TemplateMatch};
+use crate::wire::Format;
 use crate::wire::chat::details::{Detail, DetailKind};
-use crate::wire::chat::enums::{finish, thought_signature};
+use crate::wire::chat::enums::thought_signature;
+use crate::wire::finish_words::{self, BrokenOff};
 use crate::wire::watch::{elements, members};
 
 use super::calls::{ChoiceCalls, Fragment};
@@ -47,7 +49,8 @@ pub(super) struct ChoiceDecoder {
     tags: Option<Box<Tags>>,
     /// Whether the current chunk contains its finish reason.
     ending: bool,
-    finish: Option<FinishOwned>,
+    /// Its finish reason, or the end of a response that broke off.
+    finish: Option<Result<FinishOwned, BrokenOff>>,
 }
 
 impl ChoiceDecoder {
@@ -73,9 +76,12 @@ impl ChoiceDecoder {
         if let Some(logprobs) = said.logprobs {
             self.logprobs(logprobs, sink)?;
         }
-        if !said.finish.is_empty() {
-            self.ending = true;
-            self.finish = Some(finish(said.finish, said.sequence));
+        if !said.finish.is_empty() && !matches!(self.finish, Some(Err(_))) {
+            let finish = finish_words::decode(Format::Chat, said.finish, Some(said.sequence), false);
+            // The blocks of a choice that broke off stay open, as those of a stream that is cut: a call that is half
+            // written must not look complete.
+            self.ending = finish.is_ok();
+            self.finish = Some(finish);
         }
         Ok(())
     }
@@ -430,22 +436,6 @@ impl ChoiceDecoder {
         Ok(())
     }
 
-    fn logprobs(&mut self, logprobs: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
-        let Some(Open { index, kind: kind @ (Kind::Text | Kind::Refusal), .. }) = self.open else {
-            return Ok(());
-        };
-        let name = if kind == Kind::Text { "content" } else { "refusal" };
-        members(&mut Cursor::new(logprobs.text()), |key, json| {
-            let list = json.raw()?;
-            // An empty list carries nothing; do not emit an event for it in every chunk.
-            let some = list.text().strip_prefix('[').is_some_and(|rest| !rest.trim_start().starts_with(']'));
-            if key.is(name) && some {
-                sink(Event::Delta { index, delta: Delta::Logprobs(list) });
-            }
-            Ok(())
-        })
-    }
-
     /// Closes the blocks of a choice whose finish reason is in this chunk. `sources` are citations of the whole
     /// response.
     pub(super) fn close_finished(
@@ -466,9 +456,17 @@ impl ChoiceDecoder {
         Ok(())
     }
 
-    /// Returns whether the provider has sent a finish reason.
+    /// Returns whether the provider has sent a finish reason, or a word that means that the choice broke off.
     pub(super) fn has_finish(&self) -> bool {
         self.finish.is_some()
+    }
+
+    /// Returns the end of a choice that broke off.
+    pub(super) fn broken_off(&self) -> Option<&BrokenOff> {
+        match &self.finish {
+            Some(Err(broken)) if !(self.calls.are_whole() && broken.is_whole_with_call()) => Some(broken),
+            _ => None,
+        }
     }
 
     /// Closes all blocks and emits the finish reason.
@@ -476,7 +474,10 @@ impl ChoiceDecoder {
         self.untag(ids, sink);
         self.close(sink);
         self.calls.close(sink);
-        let said = self.finish.take().unwrap_or(FinishOwned::Stop);
+        let said = match self.finish.take() {
+            None => FinishOwned::Stop,
+            Some(said) => said.unwrap_or(FinishOwned::ToolUse),
+        };
         // Some providers report `stop` or nothing although tools are called. Clients would then not run the tools.
         let finish = match said {
             FinishOwned::Stop | FinishOwned::StopSequence(_) if self.calls.any() => FinishOwned::ToolUse,
