@@ -86,14 +86,16 @@ async fn broken_off_response_passes_unchanged_if_no_target_does_better() {
     let frames = broken_stream("Half an ans");
     let first = answering_both(BROKEN, frames.clone()).await;
     let second = answering_both(BROKEN, frames.clone()).await;
-    let document = BROKEN.replace("\"id\":\"x\"", "\"id\":\"x\"");
     for upstreams in [&[&first][..], &[&first, &second]] {
         let gateway = targets(upstreams).await;
         let answer = gateway.ask(Form::Chat.request_for("gpt", false)).await;
-        assert_eq!((answer.status(), answer.text()), (200, &*document));
+        assert_eq!((answer.status(), answer.text()), (200, BROKEN));
         assert_eq!(answer.get("content-type"), Some("application/json"));
         let answer = gateway.ask(Form::Chat.request_for("gpt", true)).await;
-        assert_eq!((answer.status(), answer.text()), (200, &*frames.concat()));
+        // The request asks for usage, which the provider has not reported.
+        let (before, done) = frames.split_at(2);
+        assert!(answer.text().starts_with(&before.concat()), "{}", answer.text());
+        assert!(answer.text().ends_with(&done.concat()), "{}", answer.text());
         let failed = [("kind", "upstream_failed"), ("source", "upstream")];
         gateway.wait_for_metric("gateway_errors_total", &failed, 2.0).await;
         let lines = gateway.access_log();
@@ -119,8 +121,13 @@ async fn broken_off_response_is_an_error_for_clients_of_other_formats() {
             "{}",
             answer.text()
         );
-        let (_, message) = form.stream_error(answer.text()).expect(answer.text());
-        assert!(message.contains("insufficient_system_resource"), "{message}");
+        let ends_with_error =
+            form.stream_error(answer.text()).is_some() || answer.text().contains("event: response.failed");
+        assert!(
+            ends_with_error && answer.text().contains("insufficient_system_resource"),
+            "{}",
+            answer.text()
+        );
     }
 }
 
@@ -194,16 +201,13 @@ async fn result_of_minimax_is_an_error_with_its_message() {
             json!({"id": "x", "choices": null, "created": 1, "model": "m", "object": "chat.completion",
                           "base_resp": {"status_code": code, "status_msg": message}})
             .to_string();
-        let frames = vec![format!("data: {body}\n\n")];
-        for frames in [frames, vec![body.clone()]] {
-            let upstream = answering_both(&body, frames).await;
-            let gateway = targets(&[&upstream]).await;
-            for form in [Form::Chat, Form::Messages] {
-                for stream in [false, true] {
-                    let answer = gateway.ask(form.request_for("gpt", stream)).await;
-                    assert_eq!(answer.status(), status, "{form:?} {code} {}", answer.text());
-                    assert!(form.error(&answer).1.contains(told), "{}", answer.text());
-                }
+        let upstream = answering_both(&body, vec![format!("data: {body}\n\n")]).await;
+        let gateway = targets(&[&upstream]).await;
+        for form in [Form::Chat, Form::Messages] {
+            for stream in [false, true] {
+                let answer = gateway.ask(form.request_for("gpt", stream)).await;
+                assert_eq!(answer.status(), status, "{form:?} {code} {}", answer.text());
+                assert!(form.error(&answer).1.contains(told), "{}", answer.text());
             }
         }
     }

@@ -170,6 +170,9 @@ impl ExchangeHooks for Gateway {
             return false;
         };
         let mut data = text.lines().filter_map(|line| line.strip_prefix("data:"));
+        if self.broken_off(ctx).is_some() {
+            return data.all(|data| chat::watch::is_contentless(data.trim()));
+        }
         if self.stream_state(ctx).failed {
             // The last frame is the error itself.
             data.next_back();

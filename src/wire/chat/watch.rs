@@ -37,10 +37,20 @@ pub fn classify(data: &[u8]) -> FrameClass {
 /// Returns whether a chunk contains nothing but the role. Many providers send such a chunk before they know whether the
 /// response will succeed.
 pub fn is_opening(text: &str) -> bool {
+    is_empty(text, false)
+}
+
+/// Returns whether a chunk contains no content: it opens the response or ends it.
+pub fn is_contentless(text: &str) -> bool {
+    text.starts_with(DONE) || is_empty(text, true)
+}
+
+/// Returns whether a chunk contains no content. `ends` permits a finish reason.
+fn is_empty(text: &str, ends: bool) -> bool {
     let mut empty = true;
     let mut json = Cursor::new(text);
     let read = members(&mut json, |key, json| match key.escaped() {
-        "choices" => elements(json, |json| opening(json, &mut empty)).map(|_| ()),
+        "choices" => elements(json, |json| opening(json, ends, &mut empty)).map(|_| ()),
         "error" => {
             empty &= json.raw()?.is_void();
             Ok(())
@@ -50,7 +60,7 @@ pub fn is_opening(text: &str) -> bool {
     read.is_ok() && empty && text.starts_with('{')
 }
 
-fn opening(json: &mut Cursor<'_>, empty: &mut bool) -> Result<(), JsonError> {
+fn opening(json: &mut Cursor<'_>, ends: bool, empty: &mut bool) -> Result<(), JsonError> {
     members(json, |key, json| match key.escaped() {
         "delta" => members(json, |key, json| {
             let value = json.raw()?;
@@ -58,7 +68,7 @@ fn opening(json: &mut Cursor<'_>, empty: &mut bool) -> Result<(), JsonError> {
             Ok(())
         }),
         "finish_reason" => {
-            *empty &= json.raw()?.is_void();
+            *empty &= json.raw()?.is_void() || ends;
             Ok(())
         }
         _ => json.skip(),
@@ -216,7 +226,7 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
 
 #[cfg(test)]
 mod opening {
-    use super::is_opening;
+    use super::{DONE, is_opening};
 
     #[test]
     fn opening_frame_has_a_role_and_no_content() {
@@ -225,7 +235,7 @@ mod opening {
             r#"{"choices":[{"delta":{"role":"assistant","content":null,"refusal":null},"logprobs":null}],"error":null}"#,
             r#"{"choices":[]}"#,
         ] {
-            assert!(is_opening(data), "{data}");
+            assert!(is_opening(data) && super::is_contentless(data), "{data}");
         }
         for data in [
             r#"{"choices":[{"delta":{"content":"a"},"finish_reason":null}],"error":null}"#,
@@ -236,6 +246,8 @@ mod opening {
             "[DONE]",
         ] {
             assert!(!is_opening(data), "{data}");
+            let ends = data == DONE || data.contains("\"stop\"");
+            assert_eq!(super::is_contentless(data), ends, "{data}");
         }
     }
 }

@@ -120,7 +120,7 @@ fn fact_34_finish_reason_of_gemini_is_a_name_or_an_integer() {
         ("2", "MAX_TOKENS"),
         ("3", "SAFETY"),
         ("4", "RECITATION"),
-        ("77", "OTHER"),
+        ("77", "UNKNOWN"),
     ] {
         for key in ["finishReason", "finish_reason"] {
             let data = format!(r#"{{"candidates":[{{"{key}":{value}}}]}}"#);
