@@ -45,6 +45,7 @@ pub(super) enum PipelineOutput {
 
 impl EventPipeline {
     /// Handles an event.
+    #[inline]
     pub(super) fn event(&mut self, event: &Event<'_>) {
         // Only a call that has begun without arguments so far needs the filter.
         if self.void_arguments.is_concerned(event) {
@@ -54,6 +55,8 @@ impl EventPipeline {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn filtered(&mut self, event: &Event<'_>) {
         let mut filter = std::mem::take(&mut self.void_arguments);
         filter.event(event, &mut |event| self.pass(event));

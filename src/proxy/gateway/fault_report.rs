@@ -57,8 +57,12 @@ impl Gateway {
         if !passing.exchange.meter().has_failed() || ctx.record.error.is_some() {
             return;
         }
-        let told = "The upstream provider reported an error in its response.";
-        let error = self.broken_off(ctx).unwrap_or_else(|| ApiError::new(ErrorKind::UpstreamFailed, told));
+        let Some(error) = self.broken_off(ctx) else {
+            // Whose fault an error in the middle of a stream is is not known: it was not read.
+            ctx.record.error = Some(ErrorKind::UpstreamFailed);
+            ctx.record.detail = Some("an error of the provider in its response".into());
+            return;
+        };
         self.blame(ctx, classify(&error, ctx.record.upstream_status).blame, &error);
         ctx.record.error = Some(error.kind);
         ctx.record.detail = Some(error.message.into());
