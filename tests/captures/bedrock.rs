@@ -171,7 +171,7 @@ impl Said {
             let reasoning = &block["reasoningContent"]["reasoningText"]["text"];
             said.reasoning += reasoning.as_str().unwrap_or_default();
             let call = &block["toolUse"];
-            if call.is_object() && call["type"].is_null() {
+            if call.is_object() && call["type"] != "server_tool_use" {
                 said.calls.push((call["name"].as_str().unwrap().to_owned(), call["input"].clone()));
             }
         }
@@ -188,7 +188,7 @@ impl Said {
             match name.as_str() {
                 "contentBlockStart" => {
                     let call = &payload["start"]["toolUse"];
-                    if call.is_object() && call["type"].is_null() {
+                    if call.is_object() && call["type"] != "server_tool_use" {
                         calls.insert(index, json!({"name": call["name"], "input": ""}));
                     }
                 }

@@ -189,6 +189,11 @@ pub(crate) fn is_error(api: Api, value: &Value) -> bool {
     match api {
         Api::Messages => value["type"] == "error",
         Api::Responses => !value["error"].is_null() && value["object"] != "response",
+        // An error object without an `error` member.
+        Api::Chat if value["choices"].is_null() && value["usage"].is_null() => {
+            let has_code = ["code", "type", "request_id"].iter().any(|name| !value[name].is_null());
+            !value["error"].is_null() || !value["message"].is_null() && has_code
+        }
         _ => !value["error"].is_null(),
     }
 }
