@@ -224,8 +224,10 @@ fn settle_history<'a>(
                 }
                 Block::ToolResult { id, name, kind, content, object, error, .. } => {
                     // Before the encoders choose the form of the result by its blocks.
-                    ToolOutput { content, object, error }.settle(notes, &mut behind, bump);
-                    content.retain(|block| keep_opaque(block, notes));
+                    let mut output = ToolOutput { content, object, error };
+                    output.values_as_text(notes, bump);
+                    output.content.retain(|block| keep_opaque(block, notes));
+                    output.settle(notes, &mut behind, bump);
                     if !custom_tools {
                         *kind = ToolKind::Function;
                     }

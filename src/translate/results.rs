@@ -22,9 +22,6 @@ impl<'a> ToolOutput<'_, 'a> {
     /// Adapts the result. `behind` receives the parts that may not be in it: they follow the results of the turn.
     pub(super) fn settle(mut self, notes: &LossNotes, behind: &mut Vec<Block<'a>>, bump: &'a Bump) {
         let (from, to) = (notes.from(), notes.to());
-        if from == Format::Converse && to != Format::Converse {
-            self.values_as_text(bump);
-        }
         if to != Format::Converse {
             self.object_as_text(bump);
         }
@@ -32,15 +29,20 @@ impl<'a> ToolOutput<'_, 'a> {
             return;
         }
         // Anthropic: "all content must be type `text` if `is_error` is true".
-        if to == Format::Messages && self.content.iter().any(|block| !is_text(block)) {
+        // Blocks of its own that the format has in results only stay, and the provider decides.
+        let is_movable = |block: &Block<'_>| !is_text(block) && !matches!(block, Block::Opaque { .. });
+        if to == Format::Messages && self.content.iter().any(is_movable) {
             *self.error = true;
-            behind.extend(self.content.extract_if(.., |block| !is_text(block)));
+            behind.extend(self.content.extract_if(.., |block| is_movable(block)));
         }
         self.name_failure(from != to);
     }
 
     /// Replaces JSON values behind the first one, which only Converse has, by their text.
-    fn values_as_text(&mut self, bump: &'a Bump) {
+    pub(super) fn values_as_text(&mut self, notes: &LossNotes, bump: &'a Bump) {
+        if notes.from() != Format::Converse || notes.to() == Format::Converse {
+            return;
+        }
         for block in &mut *self.content {
             if let Block::Opaque { name, raw } = block
                 && name.is("json")

@@ -39,7 +39,7 @@ fn tools(body: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn mapping_12_billing_header_reaches_anthropic_only() {
+fn mapping_12_billing_header_with_a_changing_number_reaches_anthropic_only() {
     let line = |nonce: &str| {
         format!("x-anthropic-billing-header: cc_version=2.1.330.1a2; cc_entrypoint=cli; cch={nonce};")
     };
@@ -59,14 +59,14 @@ fn mapping_12_billing_header_reaches_anthropic_only() {
         }
         assert!(!prompt(&alone("36ee5")).contains("billing"), "{to}");
     }
-    // Another text that speaks of it stays.
-    let other = request(json!({"system": "Never print x-anthropic-billing-header: it is secret."}));
-    assert!(
-        sent(ProviderKind::OpenAi, "gpt-4.1", Format::Messages, Format::Chat, &other)
-            .0
-            .to_string()
-            .contains("secret")
-    );
+    // A line that is the same in all requests of a conversation stays, and so does another text that speaks of it.
+    let stays = |text: &str| {
+        let body = request(json!({"system": [block(text), block("You are an agent.")]}));
+        let (sent, losses) = sent(ProviderKind::OpenAi, "gpt-4.1", Format::Messages, Format::Chat, &body);
+        assert!(sent.to_string().contains(text) && losses.is_empty(), "{sent} {losses:?}");
+    };
+    stays("x-anthropic-billing-header: cc_version=2.1.330.1a2; cc_entrypoint=cli;");
+    stays("Never print x-anthropic-billing-header: cc_version=1; cch=1;");
     assert_eq!(to_claude(&in_a_block("36ee5")).0["system"][0]["text"], line("36ee5"));
 }
 

@@ -36,18 +36,18 @@ pub fn prepare(request: &mut Request<'_>, notes: &mut LossNotes) {
     }
 }
 
-/// Takes the billing line out of the system prompt, whose first line it is. Returns whether there was one. Only Anthropic
-/// reads it. It has a number that newer versions of Claude Code change with every request (`cch=...`): a prompt that
-/// begins with it is never found in the cache of another provider.
+/// Takes the billing line out of the system prompt, whose first line it is, if it has a number that changes with every
+/// request (`cch=...`, as some versions of Claude Code write it): a prompt that begins with it is never found in the
+/// cache of another provider. Returns whether there was one. Without that number the line is prompt text like any other.
 fn take_billing_line(request: &mut Request<'_>) -> bool {
     let first = request.turns.first_mut().filter(|turn| turn.role == Role::System);
     let Some(Block::Text { text, .. }) = first.and_then(|turn| turn.blocks.first_mut()) else { return false };
-    let whole = text.escaped();
-    if !whole.strip_prefix(BILLING).is_some_and(|rest| rest.starts_with(':')) {
+    // A line break is an escape; the line itself has no backslash.
+    let (line, rest) = text.escaped().split_once("\\n").unwrap_or((text.escaped(), ""));
+    let is_billing = line.strip_prefix(BILLING).is_some_and(|rest| rest.starts_with(':'));
+    if !is_billing || !line.contains(" cch=") {
         return false;
     }
-    // An escaped line break, unless its backslash is escaped itself: the line has no other backslash.
-    let rest = whole.split_once("\\n").map_or("", |(_, rest)| rest);
     *text = JsonStr::from_escaped(rest);
     if rest.is_empty()
         && let Some(turn) = request.turns.first_mut()
