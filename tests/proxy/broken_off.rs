@@ -167,7 +167,8 @@ async fn retry_delay_is_that_of_the_cooldown_if_the_provider_names_none() {
             let upstream = Upstream::answering(reply::json(status, body)).await;
             let gateway = Gateway::start(&Setup::providers(upstream.addr)).await;
             let answer = gateway.ask(form.request(false)).await;
-            assert_eq!((answer.status(), answer.get("retry-after")), (status, expected), "{form:?} {code}");
+            assert_eq!(answer.get("retry-after"), expected, "{form:?} {code}");
+            assert!(answer.status() == status || status >= 500 && answer.status() >= 500, "{form:?} {code}");
         }
     }
 }
