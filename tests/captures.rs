@@ -14,6 +14,8 @@ mod errors;
 mod invoke;
 #[path = "captures/naive.rs"]
 mod naive;
+#[path = "captures/own_format.rs"]
+mod own_format;
 #[path = "captures/recording.rs"]
 mod recording;
 

@@ -1,6 +1,7 @@
 //! Capability profile of a model, beyond the format that its provider speaks.
 
 use super::breakpoints::BreakpointSupport;
+use super::features::RequestFeatures;
 use super::quirks::Quirks;
 use super::request::{Effort, Thinking};
 
@@ -29,6 +30,15 @@ pub struct Dialect<'d> {
     pub max_completion_tokens: bool,
     /// Whether instructions are allowed in the middle of a conversation, where the format itself allows it.
     pub system_in_middle: bool,
+    /// Whether instructions in the middle must follow a turn of the user, and precede one of the model or end the
+    /// conversation, each in one turn.
+    pub system_follows_user: bool,
+    /// Whether a tool call can be required at all.
+    pub forced_tools: bool,
+    /// Whether an effort can be set beside a reasoning budget, in formats that have both.
+    pub effort_beside_budget: bool,
+    /// Maximum length of the id of a tool call, in bytes. `None` if no limit is known.
+    pub max_call_id: Option<usize>,
     /// Whether a conversation may end with a prefill.
     pub prefill: bool,
     /// Whether reasoning text of earlier turns is sent back, in formats where that is an extension.
@@ -46,6 +56,9 @@ pub struct Dialect<'d> {
     pub breakpoints: Option<BreakpointSupport>,
     /// Whether the text of a response may start with reasoning between `<think>` and `</think>`.
     pub think_tags: bool,
+    /// Features that the model refuses in requests of the format. A request of that format with one of them is encoded
+    /// again, as if the client spoke another format.
+    pub refuses: RequestFeatures,
     /// Deviations of the provider from the format.
     pub quirks: &'static Quirks,
 }
@@ -176,6 +189,10 @@ impl<'d> Dialect<'d> {
             developer_role: false,
             max_completion_tokens: false,
             system_in_middle: true,
+            system_follows_user: false,
+            forced_tools: true,
+            effort_beside_budget: true,
+            max_call_id: None,
             prefill: false,
             reasoning_replay: false,
             media_urls: true,
@@ -184,6 +201,7 @@ impl<'d> Dialect<'d> {
             extensions: &[],
             breakpoints: Some(BreakpointSupport::full(0)),
             think_tags: false,
+            refuses: RequestFeatures::ENVELOPE,
             quirks: &Quirks::PLAIN,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::breakpoints::BreakpointRule;
 use super::content::Turn;
+use super::source::ClientText;
 use super::tools::{Tool, ToolChoice};
 use crate::json::{JsonStr, RawJson};
 
@@ -62,6 +63,8 @@ pub struct Request<'a> {
     /// Members without a field above, in the order of the request: provider extensions and members that only the
     /// client's own format has. An encoder writes those that its format has too, and reports the rest as losses.
     pub extra: Vec<Extra<'a>>,
+    /// The client's text, for an encoder of the same format. `None` if the formats differ.
+    pub source: Option<Box<ClientText<'a>>>,
 }
 
 /// Request member without a field in the canonical model.

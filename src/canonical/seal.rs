@@ -33,6 +33,10 @@ impl<'a> ProviderSignature<'a> {
             Some((issuer, text)) => {
                 Some(ProviderSignature { issuer: Some(Cow::Borrowed(issuer)), text: Cow::Owned(text) })
             }
+            // An envelope without a signature, or a broken one, has no issuer.
+            None if field.escaped().starts_with(ENVELOPE) => {
+                Some(ProviderSignature { issuer: Some(Cow::Borrowed("")), text: Cow::Borrowed("") })
+            }
             None => Some(ProviderSignature { issuer: None, text: Cow::Borrowed(field.escaped()) }),
         }
     }
@@ -140,6 +144,40 @@ impl<'a> SignedCallId<'a> {
     }
 }
 
+/// Id of a tool call that the client's format does not allow: `<legal characters>__gw1id__<issuer>__<base64url>`. Its
+/// issuer gets the id back as it gave it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenamedCallId<'a> {
+    issuer: &'a str,
+    own: String,
+}
+
+const RENAMED: &str = "__gw1id__";
+
+impl<'a> RenamedCallId<'a> {
+    /// Reads an id; `None` if it is none that was renamed.
+    pub fn read(id: JsonStr<'a>) -> Option<Self> {
+        let at = memchr::memmem::find(id.escaped().as_bytes(), RENAMED.as_bytes())?;
+        let (issuer, own) = id.escaped().get(at + RENAMED.len()..)?.split_once("__")?;
+        let own = String::from_utf8(get_base64(own.as_bytes())?).ok()?;
+        is_inside_of_string(&own).then_some(RenamedCallId { issuer, own })
+    }
+
+    /// Returns the id as its issuer gave it, as the inside of a JSON string. `None` for another provider.
+    pub fn for_issuer(&self, issuer: &str) -> Option<&str> {
+        (self.issuer == issuer).then_some(&*self.own)
+    }
+
+    /// Writes an id, of which `legal` has the characters that the client's format allows. `own.text` is the whole id.
+    pub fn write(legal: &str, own: SealedSignature<'_>, out: &mut impl Sink) {
+        out.put_slice(legal.as_bytes());
+        out.put_slice(RENAMED.as_bytes());
+        out.put_slice(own.issuer.as_bytes());
+        out.put_slice(b"__");
+        put_base64(out, own.text.escaped().as_bytes());
+    }
+}
+
 fn put_base64(out: &mut impl Sink, bytes: &[u8]) {
     out.put_slice(URL_SAFE_NO_PAD.encode_to_string(bytes).as_bytes());
 }
@@ -183,6 +221,24 @@ mod tests {
     }
 
     #[test]
+    fn renamed_call_id_returns_to_its_issuer_only() {
+        for own in ["functions.f:0", "a b", "é\\n", ""] {
+            let mut id = Vec::new();
+            let sealed = SealedSignature { issuer: "kimi", text: JsonStr::from_escaped(own) };
+            RenamedCallId::write("functions_f_0", sealed, &mut id);
+            let id = String::from_utf8(id).unwrap();
+            assert!(id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'));
+            // It may carry a signature behind it.
+            SignedCallId::write(sealed, &mut id.clone().into_bytes());
+            let read = RenamedCallId::read(JsonStr::from_escaped(&id)).unwrap();
+            assert_eq!((read.for_issuer("kimi"), read.for_issuer("anthropic")), (Some(own), None));
+        }
+        for id in ["call_1", "a__gw1id__", "a__gw1id__kimi__***", "a__gw1id__kimi__Ig"] {
+            assert_eq!(RenamedCallId::read(JsonStr::from_escaped(id)), None, "{id}");
+        }
+    }
+
+    #[test]
     fn signature_in_an_id_of_any_length_is_found() {
         let sealed = SealedSignature { issuer: "p", text: JsonStr::from_escaped("seal") };
         for length in (0..70).chain([1_000]) {
@@ -198,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn signature_without_a_valid_envelope_is_left_unchanged() {
+    fn signature_without_an_envelope_is_left_unchanged_and_a_broken_one_has_no_issuer() {
         let bare = ProviderSignature::read(JsonStr::from_escaped("EqQB/+==")).unwrap();
         assert_eq!((bare.issuer, &*bare.text), (None, "EqQB/+=="));
         for id in ["call_1", "call__gw1__", "toolu_01__gw1__x", "a__gw1__x__***"] {
@@ -213,8 +269,8 @@ mod tests {
             put_base64(&mut forged, inside.as_bytes());
             let forged = String::from_utf8(forged).unwrap();
             assert_eq!(
-                ProviderSignature::read(JsonStr::from_escaped(&forged)).unwrap().issuer,
-                None,
+                ProviderSignature::read(JsonStr::from_escaped(&forged)).unwrap().issuer.as_deref(),
+                Some(""),
                 "{inside:?}"
             );
         }

@@ -50,5 +50,5 @@ pub use surrogates::with_whole_characters;
 pub use text::{EscapedString, JsonStr, RawJson};
 pub use utf8::{Utf8Error, from_utf8};
 pub use wanted_members::WantedMembers;
-pub use wanted_words::WantedWord;
+pub use wanted_words::{ValueLook, WantedValue, WantedWord};
 pub use write::{Writer, push_escaped};

@@ -18,7 +18,7 @@ use super::scan_state::{State, Word};
 use super::surrogates::Halves;
 use super::utf8::Utf8;
 use super::wanted_members::{MemberNames, WantedMembers};
-use super::wanted_words::CutString;
+use super::wanted_words::{CutString, ValueLook};
 
 /// Maximum nesting depth. Recursive readers behind the gateway have limits of this order.
 const MAX_DEPTH: usize = 512;
@@ -37,8 +37,11 @@ const MAX_DEPTH: usize = 512;
 /// ```
 pub struct Scanner {
     wanted: MemberNames,
-    /// Set of the lengths of the wanted words: bit n for length n.
+    /// Set of the lengths of strings that are looked at: those of the wanted words, or all while `look` is set. Bit n for
+    /// length n.
     lengths: u64,
+    /// Look at the value that follows. `None` if it is not wanted.
+    look: Option<ValueLook>,
     /// Set of the words found: bit n for word n.
     seen: u32,
     state: State,
@@ -84,6 +87,7 @@ impl Scanner {
         Scanner {
             wanted,
             lengths,
+            look: None,
             seen: 0,
             state: State::Value,
             stack: SmallVec::new(),
@@ -182,10 +186,14 @@ impl Scanner {
                 // The length filter skips the word comparison for nearly every string. At offset 0 the string began in
                 // an earlier piece.
                 if at == 0 {
+                    let is_whole = !self.cut.has_escape();
                     let joined = self.cut.join(rest.get(..run).unwrap_or_default());
-                    joined.into_iter().for_each(|text| self.note_words(&text));
+                    self.note_words(joined.as_deref(), is_whole);
                 } else if self.lengths >> (run & 63) & 1 == 1 {
-                    self.note_words(rest.get(..run).unwrap_or_default());
+                    // The quote before a string without escapes follows no backslash.
+                    let before = piece.get(at.saturating_sub(2)..at);
+                    let is_whole = matches!(before, Some([byte, b'"']) if *byte != b'\\');
+                    self.note_words(rest.get(..run), is_whole);
                 }
                 if self.in_name {
                     if naming {
@@ -218,11 +226,26 @@ impl Scanner {
         }
     }
 
-    /// Notes the words that equal a string. Of a string with escapes this is the text behind the last one, so that a
-    /// bit may be set wrongly; callers check the document itself.
-    fn note_words(&mut self, text: &[u8]) {
+    /// Notes the words that equal a string, and looks at it if it is a wanted value. `text` is `None` for a string of
+    /// several pieces that is too long for a word. Of a string with escapes this is the text behind the last one, so that
+    /// a bit may be set wrongly; callers check the document itself.
+    fn note_words(&mut self, text: Option<&[u8]>, is_whole: bool) {
         let MemberNames::Table(sought) = self.wanted else { return };
+        if let Some(look) = self.look.take() {
+            self.lengths = sought.lengths;
+            // A name: the value that was wanted is no string.
+            if !self.in_name {
+                self.seen |= look(text.filter(|_| is_whole));
+            }
+        }
+        let Some(text) = text else { return };
         self.seen |= sought.words_equal_to(text, self.in_name, self.depth);
+        if self.in_name {
+            self.look = sought.look_at(text, self.depth);
+            if self.look.is_some() {
+                self.lengths = u64::MAX;
+            }
+        }
     }
 
     /// Returns the set of words found: bit n for word n. A bit may be set for a word that is absent. It is always set

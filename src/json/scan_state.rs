@@ -29,6 +29,7 @@ pub(super) enum State {
     Word(Word, u8),
 }
 
+/// Literal name of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     True,

@@ -1,6 +1,6 @@
 //! Search targets of a scan: members of the outermost object, and words at certain depths.
 
-use super::wanted_words::WantedWord;
+use super::wanted_words::{ValueLook, WantedValue, WantedWord};
 
 /// Names of members that a scan reports, found with a perfect hash table, and words whose presence it notes.
 #[derive(Debug)]
@@ -13,7 +13,9 @@ pub struct WantedMembers {
     factor: u32,
     /// Words to look for.
     pub(super) words: &'static [WantedWord],
-    /// Set of the word lengths: bit n for length n.
+    /// Members whose values are looked at.
+    values: &'static [WantedValue],
+    /// Set of the lengths of the words and of those members' names: bit n for length n.
     pub(super) lengths: u64,
     /// Words of each length, one bit each: most strings of a wanted length are compared with one word.
     of_length: [u32; 64],
@@ -41,7 +43,16 @@ impl WantedMembers {
         let mut factor = 1;
         while factor < 1 << 16 {
             if let Some(slots) = table(names, factor) {
-                return WantedMembers { names, slots, factor, words, lengths, of_length, has_tails: false };
+                return WantedMembers {
+                    names,
+                    slots,
+                    factor,
+                    words,
+                    values: &[],
+                    lengths,
+                    of_length,
+                    has_tails: false,
+                };
             }
             factor += 2;
         }
@@ -52,6 +63,29 @@ impl WantedMembers {
     pub const fn with_tails(mut self) -> Self {
         self.has_tails = true;
         self
+    }
+
+    /// Also looks at the values of these members. Their looks note bits that no word has.
+    #[allow(clippy::indexing_slicing, reason = "a fault is one of the build")]
+    pub const fn with_values(mut self, values: &'static [WantedValue]) -> Self {
+        let mut index = 0;
+        while index < values.len() {
+            assert!(values[index].name.len() < 64, "the name is too long");
+            self.lengths |= 1 << values[index].name.len();
+            index += 1;
+        }
+        self.values = values;
+        self
+    }
+
+    /// Returns the look at the value of a member with this name and `depth` containers around it; `None` if it is not
+    /// wanted.
+    pub(super) fn look_at(&self, name: &[u8], depth: usize) -> Option<ValueLook> {
+        let is_it = |value: &&WantedValue| {
+            let (least, most) = value.depth;
+            (least..=most).contains(&depth) && value.name.as_bytes() == name
+        };
+        self.values.iter().find(is_it).map(|value| value.look)
     }
 
     /// Returns the set of words that equal a string, a name or a value with `depth` containers around it: bit n for

@@ -14,6 +14,21 @@ pub struct WantedWord {
     pub depth: (usize, usize),
 }
 
+/// Member whose string value is looked at, wherever it occurs within a range of depths.
+#[derive(Clone, Copy, Debug)]
+pub struct WantedValue {
+    /// Name of the member, in characters that need no escapes; shorter than 64 bytes.
+    pub name: &'static str,
+    /// Minimum and maximum number of containers around it, as in [`WantedWord`].
+    pub depth: (usize, usize),
+    /// Returns the bits to be noted, beside those of the words. Its argument is `None` for a value with escapes, and for one
+    /// that is cut between two pieces.
+    pub look: ValueLook,
+}
+
+/// Look at the value of a [`WantedValue`].
+pub type ValueLook = fn(Option<&[u8]>) -> u32;
+
 /// Length in bytes from which a string is no word.
 const TOO_LONG: usize = 64;
 
@@ -24,6 +39,8 @@ pub(super) struct CutString {
     text: SmallVec<[u8; TOO_LONG]>,
     /// Offset in the document behind the last escape that was read byte by byte.
     escaped_until: usize,
+    /// Whether there was an escape before.
+    has_escape: bool,
 }
 
 impl CutString {
@@ -46,10 +63,20 @@ impl CutString {
             None => 0,
         };
         if start > 0 || escaped > 0 {
+            self.has_escape = start.checked_sub(1).and_then(|at| end.get(at)) != Some(&b'"')
+                || start > 1 && {
+                    // Behind an escape that ends in a quote, too.
+                    end.get(start - 2) == Some(&b'\\')
+                };
             self.text.clear();
         }
         // With pieces this small, the string may have begun in the piece before.
         self.push(end.get(start..).unwrap_or_default());
+    }
+
+    /// Returns whether the string has an escape in the pieces so far.
+    pub(super) fn has_escape(&self) -> bool {
+        self.has_escape
     }
 
     fn push(&mut self, text: &[u8]) {
@@ -60,6 +87,7 @@ impl CutString {
     /// Returns the whole string, given its end in the next piece. `None` if it is too long for a word.
     pub(super) fn join(&mut self, end: &[u8]) -> Option<SmallVec<[u8; TOO_LONG]>> {
         self.push(end);
+        self.has_escape = false;
         let whole = std::mem::take(&mut self.text);
         (whole.len() < TOO_LONG).then_some(whole)
     }
@@ -77,6 +105,40 @@ mod tests {
             WantedWord { text: "mark", is_name: false, depth: (2, 2) },
         ],
     );
+
+    /// Notes bit 8 for a value that is `mark`, bit 9 for another one and bit 10 for one that cannot be looked at.
+    fn look(value: Option<&[u8]>) -> u32 {
+        value.map_or(1 << 10, |value| if value == b"mark" { 1 << 8 } else { 1 << 9 })
+    }
+
+    static LOOKING: WantedMembers =
+        WantedMembers::new(&["a"], &[]).with_values(&[WantedValue { name: "seal", depth: (3, 4), look }]);
+
+    #[test]
+    fn wanted_values_are_looked_at_or_noted_as_unknown_at_every_split() {
+        for (text, whole) in [
+            (r#"{"a":[{"seal":"mark","b":"x"}]}"#, 1 << 8),
+            (r#"{"a":[{"seal": "marks"},{"seal":"mark"}]}"#, 1 << 9 | 1 << 8),
+            (r#"{"a":[{"seal":""}]}"#, 1 << 9),
+            (r#"{"a":[{"seal":"m\u0061rk"}]}"#, 1 << 10),
+            (r#"{"a":[{"seal":"a\"mark"}]}"#, 1 << 10),
+            (r#"{"a":[{"seal":null,"b":"mark"}]}"#, 0),
+            (r#"{"a":[{"seal":{"b":"mark"}}]}"#, 0),
+            (r#"{"seal":"mark","a":[{"seals":"mark"}]}"#, 0),
+        ] {
+            for piece in 1..=text.len() {
+                let mut scan = Scanner::seeking(&LOOKING);
+                for piece in text.as_bytes().chunks(piece) {
+                    scan.push(piece).unwrap();
+                }
+                let found = scan.words_found();
+                let is_exact = found == whole;
+                // A value that is cut is unknown, and so is none that is not there.
+                let is_careful = found & 1 << 10 != 0 && whole != 0;
+                assert!(is_exact || (is_careful && piece < text.len()), "{piece}: {text}: {found:b}");
+            }
+        }
+    }
 
     fn found(text: &str, piece: usize) -> u32 {
         let mut scan = Scanner::seeking(&WANTED);

@@ -19,7 +19,8 @@ impl Provider {
     pub fn dialect<'d>(&'d self, api: Api, model: &'d str) -> Dialect<'d> {
         let dialect = self.usual_dialect(api, model);
         let prefill = self.prefill.unwrap_or(dialect.prefill);
-        Dialect { prefill, ..dialect }
+        let dialect = Dialect { prefill, ..dialect };
+        Dialect { refuses: super::refusals::refused(self, api, &dialect), ..dialect }
     }
 
     /// Returns the profile without the provider's configured overrides.
@@ -46,7 +47,7 @@ impl Provider {
                 Dialect { call_ids: self.kind != ProviderKind::Vertex, ..generate(base, plain) }
             }
             Api::Converse => super::bedrock::dialect(base, plain),
-            _ if matches!(self.preset, Preset::OpenAi | Preset::Azure) => openai(base, plain),
+            _ if matches!(self.preset, Preset::OpenAi | Preset::Azure) => openai(base, plain, api),
             _ => presets::dialect(self.preset, base, plain, api, self.base.prefix().ends_with("/beta")),
         }
     }
@@ -63,6 +64,16 @@ impl Provider {
     /// Returns whether the model is available through the responses API only (OpenAI API, "Models").
     pub fn serves_responses_only(&self, model: &str) -> bool {
         matches!(self.preset, Preset::OpenAi | Preset::Azure) && is_responses_only(model)
+    }
+
+    /// Returns whether function tools of a request need the responses API: 400 "Function tools with reasoning_effort are not
+    /// supported in /v1/chat/completions" (OpenAI API, November 2026; GPT-5.4 reasons only if it is asked to).
+    pub fn needs_responses_for_tools(&self, model: &str, has_effort: bool) -> bool {
+        let plain = model.rsplit('/').next().unwrap_or(model);
+        let version = version_after(plain, "gpt-").unwrap_or_default();
+        matches!(self.preset, Preset::OpenAi | Preset::Azure)
+            && self.apis.contains(&Api::Responses)
+            && (version >= (5, 5) || version == (5, 4) && has_effort)
     }
 
     /// Returns whether requests for a model through `api` can have what OpenAI introduced with GPT-5: `verbosity`, and
@@ -116,7 +127,10 @@ fn is_text_only(model: &str) -> bool {
     let name = model.to_ascii_lowercase();
     let sees = ["vl", "vision", "ocr", "omni"].iter().any(|word| name.contains(word));
     let families = ["deepseek", "gpt-oss", "qwq", "qwen3-coder", "qwen3-next", "codestral", "devstral"];
-    !sees && families.iter().any(|family| name.starts_with(family))
+    // Models of GLM that read images have a `v` behind the version; Kimi reads them from K2.5 on.
+    let glm = name.starts_with("glm-") && !name.contains('v');
+    let kimi = version_after(&name, "kimi-k").is_some_and(|version| version < (2, 5));
+    !sees && (glm || kimi || families.iter().any(|family| name.starts_with(family)))
 }
 
 /// Returns whether an OpenAI model is not available through chat completions: the pro reasoning models, the Codex
@@ -148,13 +162,25 @@ pub(super) fn messages<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     let budget = ReasoningSupport::Budget { min: 1_024, max: 128_000, off: true };
     let Some(at) = model.find("claude") else {
         // A model other than Claude in the messages format: the subset that such servers implement.
-        return Dialect { reasoning: budget, max_output: 8_192, ..base };
+        return Dialect { reasoning: budget, max_output: 8_192, system_in_middle: false, ..base };
     };
     let model = model.get(at..).unwrap_or_default();
     let families = ["opus-", "sonnet-", "haiku-", "fable-", "mythos-"];
     let named = families.into_iter().find_map(|family| Some((family, version_after(model, family)?)));
     let old = version_after(model, "claude-").unwrap_or((0, 0));
     let (family, version) = named.unwrap_or(("", old));
+    // Source: Anthropic, "Mid-conversation system messages" (Opus 4.8 and later), "Effort", "Tool choice" and "What's new"
+    // of the models, November 2026. A name without a version is that of a recent model.
+    let is_unnamed = version == (0, 0);
+    let is_haiku = family == "haiku-";
+    let base = Dialect {
+        system_in_middle: base.system_in_middle && (is_unnamed || version >= (4, 8)),
+        system_follows_user: true,
+        forced_tools: is_unnamed || version <= (5, 0) || is_haiku,
+        effort_beside_budget: version >= (4, 6) || is_unnamed || (family, version) == ("opus-", (4, 5)),
+        max_call_id: Some(64),
+        ..base
+    };
     // Also the default for unknown and future models.
     let newest = Dialect {
         reasoning: ReasoningSupport::Adaptive { max: Effort::Max, off: true },
@@ -195,7 +221,8 @@ pub(super) fn messages<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
             ..base
         },
         (_, (4, 6)) => Dialect { sampling: SamplingSupport::One, ..newest },
-        ("fable-" | "mythos-", _) => {
+        // Their reasoning cannot be switched off.
+        ("opus-" | "sonnet-", (5, 1..) | (6.., _)) | ("fable-" | "mythos-", _) => {
             Dialect { reasoning: ReasoningSupport::Adaptive { max: Effort::Max, off: false }, ..newest }
         }
         _ => newest,
@@ -230,13 +257,26 @@ fn generate<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
             structured: Structured::NativeWithoutTools,
             ..base
         },
+        // The lowest level is gone from 3.7 on. Source: Gemini API, "Gemini 3.8 Flash", November 2026.
+        _ if flash && version >= (3, 7) => {
+            Dialect { reasoning: levels(Effort::Low, false), media_urls: true, ..base }
+        }
         _ if flash => Dialect { reasoning: levels(Effort::Minimal, false), media_urls: true, ..base },
         _ => Dialect { reasoning: levels(Effort::Low, false), media_urls: true, ..base },
     }
 }
 
+/// Models of the o series take no `parallel_tool_calls`. Source: OpenAI API, "Reasoning models", November 2026.
+const O_SERIES: Quirks = Quirks { lacks: &[&["parallel_tool_calls"]], ..Quirks::PLAIN };
+
+/// Models of GPT-6 whose reasoning can be switched off: 400 for the others. Source: OpenAI API, pages of the models,
+/// November 2026.
+const SWITCHED: [&str; 3] = ["gpt-6-sol", "gpt-6-luna", "gpt-6.1-terra"];
+
 /// Returns the profile of an OpenAI model. Source: OpenAI API, "Models", "Reasoning models".
-fn openai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+fn openai<'d>(base: Dialect<'d>, model: &str, api: Api) -> Dialect<'d> {
+    // Both APIs refuse longer ids: "string too long".
+    let base = Dialect { max_call_id: Some(if api == Api::Chat { 40 } else { 64 }), ..base };
     let reasoning = |min, max, off| Dialect {
         reasoning: ReasoningSupport::Effort { min, max, off },
         sampling: SamplingSupport::None,
@@ -260,10 +300,11 @@ fn openai<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     }
     let o_series = model.strip_prefix('o').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     if o_series {
-        return reasoning(Effort::Low, Effort::High, false);
+        return Dialect { quirks: const { &O_SERIES }, ..reasoning(Effort::Low, Effort::High, false) };
     }
     if version_after(model, "gpt-").is_some_and(|version| version > (5, 0)) {
-        return reasoning(Effort::Low, Effort::Max, true);
+        let off = SWITCHED.iter().any(|name| model.starts_with(name));
+        return reasoning(Effort::Low, Effort::Max, off);
     }
     let newest = reasoning(Effort::Low, Effort::XHigh, true);
     if ["gpt-", "codex-"].iter().any(|family| model.starts_with(family)) {

@@ -15,9 +15,11 @@ mod endpoints;
 pub mod guardrail;
 mod imaging;
 mod kind;
+mod open_presets;
 mod preset;
 mod presets;
 mod prompt_cache;
+mod refusals;
 mod videos;
 
 use std::time::Duration;

@@ -4,6 +4,7 @@
 //! 2026. `doc_table` renders the data into docs/providers.md.
 
 use super::dialect::version_after;
+use super::open_presets;
 use super::preset::Preset;
 use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use crate::canonical::quirks::{Quirks, ToolChoiceSupport};
@@ -11,7 +12,7 @@ use crate::canonical::{Dialect, Effort};
 use crate::wire::Api;
 
 /// Request members of OpenAI only, which providers of the same API ignore or reject.
-const OPENAI_ONLY: &[&str] = &[
+pub(super) const OPENAI_ONLY: &[&str] = &[
     "developer_role",
     "metadata",
     "moderation",
@@ -25,14 +26,19 @@ const OPENAI_ONLY: &[&str] = &[
 ];
 
 /// Request member by which OpenAI and some others send the requests of a conversation to the same machines.
-const CACHE_KEY: &[&str] = &["prompt_cache_key"];
+pub(super) const CACHE_KEY: &[&str] = &["prompt_cache_key"];
+
+/// Members of a message with reasoning of earlier turns: 422 "extra_forbidden" at Mistral, 400 "property is unsupported" at
+/// Groq.
+const REPLAY: &[&str] = &["reasoning_content", "reasoning"];
 
 /// Quirks of a typical server of OpenAI-compatible chat completions.
-const USUAL: Quirks = Quirks { choices: ToolChoiceSupport::USUAL, custom_tools: false, ..Quirks::PLAIN };
+pub(super) const USUAL: Quirks =
+    Quirks { choices: ToolChoiceSupport::USUAL, custom_tools: false, ..Quirks::PLAIN };
 
 const EVERYTHING: &[&str] = &["*"];
 
-const fn effort(min: Effort, max: Effort, off: bool) -> ReasoningSupport {
+pub(super) const fn effort(min: Effort, max: Effort, off: bool) -> ReasoningSupport {
     ReasoningSupport::Effort { min, max, off }
 }
 
@@ -46,13 +52,13 @@ pub(super) fn dialect<'d>(row: Preset, base: Dialect<'d>, model: &str, api: Api,
         Preset::Glm => glm(base, &name),
         Preset::Xai => xai(base, &name, api),
         Preset::Groq => groq(base, &name),
-        Preset::Mistral => mistral(base),
-        Preset::OpenRouter => openrouter(base, &name),
-        Preset::Together => together(base, &name),
-        Preset::Fireworks => fireworks(base),
-        Preset::Ark => ark(base),
-        Preset::Vllm => vllm(base),
-        Preset::Ollama => ollama(base),
+        Preset::Mistral => mistral(base, &name),
+        Preset::OpenRouter => open_presets::openrouter(base, &name),
+        Preset::Together => open_presets::together(base, &name),
+        Preset::Fireworks => open_presets::fireworks(base),
+        Preset::Ark => open_presets::ark(base),
+        Preset::Vllm => open_presets::vllm(base),
+        Preset::Ollama => open_presets::ollama(base),
         Preset::OpenAi | Preset::Azure | Preset::Anthropic | Preset::Gemini | Preset::Compatible => Dialect {
             reasoning: effort(Effort::Low, Effort::High, true),
             reasoning_replay: true,
@@ -72,10 +78,15 @@ fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
             &["logit_bias", "n", "parallel_tool_calls", "seed", "tool_strict", "user", "web_search"],
         ],
         temperature: Some(("0", "2")),
+        // 0 itself is rejected.
+        top_p: Some(("0.01", "1")),
         efforts: Some(["low", "low", "high", "high", "high", "max"]),
         joins_texts: true,
         flat_files: true,
         calls_need_reasoning: true,
+        // "Thinking mode does not support this tool_choice"; the mode is on if the member is absent.
+        choices: ToolChoiceSupport { while_reasoning: false, ..ToolChoiceSupport::USUAL },
+        reasons_by_default: true,
         ..USUAL
     };
     // R1 rejects reasoning text in the conversation.
@@ -87,6 +98,7 @@ fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
             &["logprobs"],
         ],
         calls_need_reasoning: false,
+        reasons_by_default: false,
         ..HABITS
     };
     let (prefill, extensions): (bool, &[&str]) =
@@ -109,6 +121,9 @@ fn qwen<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, CACHE_KEY, &["logit_bias", "reasoning_effort", "tool_strict", "user"]],
         choices: ToolChoiceSupport { any: None, while_reasoning: false, ..ToolChoiceSupport::USUAL },
+        // A temperature of 2 and a `top_p` of 0 are rejected.
+        temperature: Some(("0", "1.99")),
+        top_p: Some(("0.01", "1")),
         ..USUAL
     };
     const STREAMS: Quirks = Quirks { streams_only: true, ..HABITS };
@@ -164,8 +179,19 @@ fn moonshot<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         joins_texts: true,
         ..USUAL
     };
-    const SWITCHED: Quirks = Quirks { lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]], ..OLD };
-    const NEW: Quirks = Quirks { choices: ToolChoiceSupport::USUAL, ..OLD };
+    // "thinking is enabled but reasoning_content is missing in assistant tool call message", from K2.5 on.
+    const SWITCHED: Quirks = Quirks {
+        lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]],
+        calls_need_reasoning: true,
+        reasons_by_default: true,
+        ..OLD
+    };
+    const NEW: Quirks = Quirks {
+        choices: ToolChoiceSupport::USUAL,
+        calls_need_reasoning: true,
+        reasons_by_default: true,
+        ..OLD
+    };
     let version = version_after(model, "kimi-k").unwrap_or((0, 0));
     let dialect = Dialect {
         structured: if version >= (2, 0) { Structured::Native } else { Structured::Json },
@@ -254,6 +280,8 @@ fn xai<'d>(base: Dialect<'d>, model: &str, api: Api) -> Dialect<'d> {
         ],
         ..HABITS
     };
+    const EFFORTS: Quirks =
+        Quirks { efforts: Some(["low", "low", "medium", "high", "xhigh", "xhigh"]), ..FOURTH };
     // A chat request has the key of its prompt cache in a header of xAI's own.
     const RESPONSES: Quirks = Quirks {
         lacks: &[
@@ -263,13 +291,19 @@ fn xai<'d>(base: Dialect<'d>, model: &str, api: Api) -> Dialect<'d> {
         ],
         ..HABITS
     };
-    let newer = version_after(model, "grok-").is_none_or(|version| version.0 >= 4);
-    let told = model.contains("mini");
+    let version = version_after(model, "grok-");
+    let newer = version.is_none_or(|version| version.0 >= 4);
     Dialect {
-        reasoning: if told { effort(Effort::Low, Effort::High, false) } else { ReasoningSupport::Fixed },
+        reasoning: match version {
+            _ if model.contains("mini") => effort(Effort::Low, Effort::High, false),
+            // From 4.5 on: low, medium, high and xhigh.
+            Some(version) if version >= (4, 5) => effort(Effort::Low, Effort::XHigh, false),
+            _ => ReasoningSupport::Fixed,
+        },
         max_completion_tokens: true,
         quirks: match api {
             Api::Responses => const { &RESPONSES },
+            _ if version.is_some_and(|version| version >= (4, 5)) => const { &EFFORTS },
             _ if newer => const { &FOURTH },
             _ => const { &HABITS },
         },
@@ -280,7 +314,12 @@ fn xai<'d>(base: Dialect<'d>, model: &str, api: Api) -> Dialect<'d> {
 /// Source: Groq, "API reference", "Reasoning", "Structured outputs".
 fn groq<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
-        lacks: &[OPENAI_ONLY, CACHE_KEY, &["logit_bias", "logprobs", "n", "name", "user", "web_search"]],
+        lacks: &[
+            OPENAI_ONLY,
+            CACHE_KEY,
+            REPLAY,
+            &["logit_bias", "logprobs", "n", "name", "user", "web_search"],
+        ],
         ..USUAL
     };
     // Without `reasoning_format`, reasoning arrives in tags within the text.
@@ -313,162 +352,40 @@ fn groq<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
 }
 
 /// Source: Mistral, "Chat completion", "Function calling", "Prefix".
-fn mistral(base: Dialect<'_>) -> Dialect<'_> {
+fn mistral<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
+            REPLAY,
             &["logit_bias", "logprobs", "name", "stream_options", "tool_strict", "user", "web_search"],
         ],
         renames: &[("seed", "random_seed")],
         choices: ToolChoiceSupport { any: Some("any"), named: false, ..ToolChoiceSupport::USUAL },
         nine_letter_ids: true,
+        // "Unexpected role 'user' after role 'tool'", code 3230.
+        bridges_results: true,
         repeats_prefill: true,
         ..USUAL
     };
-    Dialect {
+    // Medium 3.5 reasons if it is asked to: effort `none` or `high`. Large 4 has three efforts (Mistral, "Reasoning").
+    const SWITCHED: Quirks = Quirks { efforts: Some(["high"; 6]), ..HABITS };
+    let medium = ["mistral-medium-3-5", "mistral-medium-3.5", "mistral-medium-2604", "mistral-medium-latest"];
+    let dialect = Dialect {
         prefill: true,
         system_in_middle: false,
         extensions: &["prefix", "safe_prompt", "tool_name"],
         quirks: const { &HABITS },
         ..base
-    }
-}
-
-/// Source: OpenRouter, "Parameters", "Reasoning tokens", "Prompt caching".
-fn openrouter<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
-    const HABITS: Quirks = Quirks { renames: &[("reasoning_content", "reasoning")], ..USUAL };
-    const EXTENSIONS: &[&str] = &[
-        "file_url",
-        "images",
-        "min_p",
-        "modalities",
-        "models",
-        "plugins",
-        "provider",
-        "reasoning",
-        "repetition_penalty",
-        "top_a",
-        "top_k",
-        "transforms",
-        "usage",
-        "video_url",
-        "cache_control",
-    ];
-    let marks = ["claude", "gemini"].iter().any(|word| model.contains(word));
-    let all = EXTENSIONS.len();
-    Dialect {
-        reasoning: effort(Effort::Minimal, Effort::XHigh, true),
-        max_completion_tokens: true,
-        reasoning_replay: true,
-        // `cache_control` is last: only models of providers with cache marks support it.
-        extensions: EXTENSIONS.get(..if marks { all } else { all - 1 }).unwrap_or_default(),
-        quirks: const { &HABITS },
-        ..base
-    }
-}
-
-/// Source: Together, "Chat completions", "Reasoning".
-fn together<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
-    const HABITS: Quirks = Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, &["user", "web_search"]], ..USUAL };
-    // Hybrid models: reasoning can be switched on and off, without an effort.
-    const SWITCHED: Quirks =
-        Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, &["user", "web_search"], &["reasoning_effort"]], ..USUAL };
-    let dialect = Dialect {
-        extensions: &["min_p", "repetition_penalty", "top_k", "video_url"],
-        quirks: const { &HABITS },
-        ..base
     };
-    if model.contains("gpt-oss") {
-        return Dialect { reasoning: effort(Effort::Low, Effort::High, false), ..dialect };
-    }
-    Dialect {
-        reasoning: effort(Effort::Low, Effort::High, true),
-        extensions: &["min_p", "reasoning", "repetition_penalty", "top_k", "video_url"],
-        quirks: const { &SWITCHED },
-        ..dialect
-    }
-}
-
-/// Source: Fireworks, "Create chat completion", "Reasoning".
-fn fireworks(base: Dialect<'_>) -> Dialect<'_> {
-    const HABITS: Quirks = Quirks {
-        lacks: &[OPENAI_ONLY, CACHE_KEY, &["tool_strict", "web_search"]],
-        choices: ToolChoiceSupport { any: Some("any"), ..ToolChoiceSupport::USUAL },
-        ..USUAL
-    };
-    Dialect {
-        reasoning: effort(Effort::Low, Effort::High, true),
-        reasoning_replay: true,
-        extensions: &["min_p", "prompt_truncate_len", "reasoning_history", "repetition_penalty", "top_k"],
-        quirks: const { &HABITS },
-        ..base
-    }
-}
-
-/// Source: Volcengine Ark, "Chat API", "Deep thinking".
-fn ark(base: Dialect<'_>) -> Dialect<'_> {
-    const HABITS: Quirks =
-        Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, &["seed", "tool_strict", "user", "web_search"]], ..USUAL };
-    Dialect {
-        reasoning: effort(Effort::Minimal, Effort::High, true),
-        reasoning_replay: true,
-        extensions: &["thinking", "video_url"],
-        quirks: const { &HABITS },
-        ..base
-    }
-}
-
-/// Source: vLLM, "OpenAI-compatible server", "Reasoning outputs".
-fn vllm(base: Dialect<'_>) -> Dialect<'_> {
-    const HABITS: Quirks = Quirks {
-        lacks: &[&["web_search"]],
-        renames: &[("reasoning_content", "reasoning")],
-        template_switch: true,
-        prefill_members: &[("continue_final_message", "true"), ("add_generation_prompt", "false")],
-        ..USUAL
-    };
-    Dialect {
-        reasoning: effort(Effort::Low, Effort::High, true),
-        max_completion_tokens: true,
-        prefill: true,
-        reasoning_replay: true,
-        extensions: &[
-            "add_generation_prompt",
-            "audio_url",
-            "chat_template_kwargs",
-            "continue_final_message",
-            "guided_json",
-            "ignore_eos",
-            "include_reasoning",
-            "min_p",
-            "repetition_penalty",
-            "stop_token_ids",
-            "structured_outputs",
-            "top_k",
-            "video_url",
-        ],
-        quirks: const { &HABITS },
-        ..base
-    }
-}
-
-/// Source: Ollama, "OpenAI compatibility".
-fn ollama(base: Dialect<'_>) -> Dialect<'_> {
-    const HABITS: Quirks = Quirks {
-        lacks: &[
-            OPENAI_ONLY,
-            CACHE_KEY,
-            &["logit_bias", "logprobs", "n", "parallel_tool_calls", "tool_strict", "user", "web_search"],
-        ],
-        renames: &[("reasoning_content", "reasoning")],
-        choices: ToolChoiceSupport::AUTO,
-        ..USUAL
-    };
-    Dialect {
-        reasoning: effort(Effort::Low, Effort::High, true),
-        reasoning_replay: true,
-        media_urls: false,
-        quirks: const { &HABITS },
-        ..base
+    match () {
+        () if medium.iter().any(|name| model.starts_with(name)) => Dialect {
+            reasoning: effort(Effort::High, Effort::High, true),
+            quirks: const { &SWITCHED },
+            ..dialect
+        },
+        () if model.starts_with("mistral-large-4") => {
+            Dialect { reasoning: effort(Effort::Low, Effort::High, false), ..dialect }
+        }
+        () => dialect,
     }
 }

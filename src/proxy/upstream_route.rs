@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Uri, header};
 
-use crate::canonical::Dialect;
+use crate::canonical::{Dialect, RequestFeatures};
 use crate::metrics::{Metrics, Series};
 use crate::provider::{ANTHROPIC_VERSION, HttpVersion, Provider, Scheme};
 use crate::proxy::credentials::CredentialHandle;
@@ -83,6 +83,11 @@ impl UpstreamRoute {
     /// Returns the capability profile of the target's model.
     pub(in crate::proxy) fn dialect<'t>(&self, target: &'t Target) -> Dialect<'t> {
         Dialect { model: &target.model, issuer: target.provider.issuer(), ..self.dialect.clone() }
+    }
+
+    /// Returns what the target refuses in requests of its own format.
+    pub(in crate::proxy) fn refuses(&self) -> RequestFeatures {
+        self.dialect.refuses
     }
 
     /// Returns the request URI: a path, and over HTTP/2 also scheme and authority. `None` if it is not a valid URI.

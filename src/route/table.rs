@@ -11,7 +11,7 @@ use super::retry_budget::RetryBudget;
 use super::rules::RoutingRules;
 use super::target_handle::{TargetHandle, TargetLimits, TargetState};
 use crate::account::{ExpectedUsage, Price};
-use crate::canonical::{CachePolicy, Dialect};
+use crate::canonical::{CachePolicy, Dialect, RequestFeatures};
 use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};
 use crate::wire::Api;
@@ -82,10 +82,13 @@ impl Target {
     pub fn dialect(&self, api: Api) -> Dialect<'_> {
         let known = self.provider.dialect(api, self.known_model());
         let ConfiguredAbilities { max_output_tokens, image_input, parallel_tool_calls } = self.abilities;
+        let image_input = image_input.unwrap_or(known.image_input);
+        let image = RequestFeatures::IMAGE;
         Dialect {
             model: &self.model,
+            refuses: known.refuses.without(image).with(image.when(!image_input)),
             max_output: max_output_tokens.map_or(known.max_output, u64::from),
-            image_input: image_input.unwrap_or(known.image_input),
+            image_input,
             parallel_tool_calls: parallel_tool_calls.unwrap_or(known.parallel_tool_calls),
             ..known
         }

@@ -6,7 +6,7 @@ use bumpalo::Bump;
 
 use crate::canonical::dialect::ReasoningParameter;
 use crate::canonical::quirks::ToolChoiceSupport;
-use crate::canonical::{Block, Dialect, Index, IndexKey, Quirks, Request, ToolChoice};
+use crate::canonical::{Block, Dialect, Index, IndexKey, Quirks, Request, Thinking, ToolChoice};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::LossNotes;
 
@@ -19,7 +19,7 @@ pub(super) fn fit<'a>(
 ) {
     let habits = dialect.quirks;
     // Most requests go to a provider without deviations.
-    if *habits == Quirks::PLAIN {
+    if *habits == Quirks::PLAIN && dialect.forced_tools {
         return;
     }
     take_off(request, habits, notes);
@@ -112,13 +112,22 @@ fn bring_into(
 /// Maps the tool choice to the nearest supported one. A tool that the client forbids stays forbidden.
 fn choose<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
     let choices = dialect.quirks.choices;
-    if choices == ToolChoiceSupport::ALL || request.tools.is_empty() {
+    if choices == ToolChoiceSupport::ALL && dialect.forced_tools || request.tools.is_empty() {
         return;
+    }
+    let is_forced = matches!(
+        request.tool_choice,
+        Some(ToolChoice::Required | ToolChoice::Tool(_) | ToolChoice::Allowed { required: true, .. })
+    );
+    let is_default = request.thinking == Thinking::Unset && dialect.quirks.reasons_by_default;
+    // The client asked for a call, and for no reasoning: the call is what it needs.
+    if is_forced && is_default && dialect.forced_tools && !choices.while_reasoning && choices.any.is_some() {
+        request.thinking = Thinking::Off;
     }
     let told = dialect.reasoning.reasoning_parameter(request.thinking);
     let reasons = !matches!(told, ReasoningParameter::Omitted | ReasoningParameter::Off);
     // Some providers refuse a forced tool call while the model reasons.
-    let forced = !reasons || choices.while_reasoning;
+    let forced = dialect.forced_tools && (!reasons || choices.while_reasoning);
     let tools = &mut request.tools;
     let choice = match request.tool_choice.take() {
         None => None,

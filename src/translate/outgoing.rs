@@ -12,6 +12,7 @@ use super::codecs::{decode_request_with, encode_request};
 use super::compaction;
 use super::join_texts::join_pieces;
 use super::keepsake::{SignatureKey, StoredSignatures, may_sign, missing_keys};
+use super::own_elements;
 use super::remote_parts::FetchedMedia;
 use super::restore::Restore;
 use super::resume::PrefillState;
@@ -22,6 +23,7 @@ use crate::json::{
     Cursor, EscapedString, JsonStr, JsonText, RawJson, Rope, RopeBuilder, Sink, with_whole_characters,
 };
 use crate::wire::codec::{Loss, LossNotes, ReplyOptions, Sealer};
+use crate::wire::features::leaks_envelope;
 use crate::wire::responses::stored::Conversation;
 use crate::wire::{Format, generate, messages};
 
@@ -278,6 +280,9 @@ fn run<E: From<EncodeError>>(
     if request.cache_key.is_none() {
         request.cache_key = stored.caching.key.map(JsonStr::from_escaped);
     }
+    if ask.client == ask.provider {
+        own_elements::keep(&mut request, whole, ask.client);
+    }
     let mut notes = LossNotes::new(ask.client, ask.provider);
     if ask.client == Format::Messages && ask.provider != Format::Messages {
         messages::request::prepare(&mut request, &mut notes);
@@ -304,6 +309,7 @@ fn run<E: From<EncodeError>>(
     let losses = notes.losses().to_vec();
     let copied = out.copied();
     let (body, items) = (out.finish(), items.unwrap_or_default());
+    debug_assert!(request.source.is_none() || !leaks_envelope(ask.provider.api(), body.pieces()));
     Ok(Outgoing { body, copied, restore, reply, losses, items, breakpoints })
 }
 

@@ -9,9 +9,10 @@ use smallvec::SmallVec;
 
 use super::Format;
 use super::loss::{self, LossPolicy};
+use super::watch::members;
 use crate::canonical::{Index, IndexKey};
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{EscapedString, JsonStr, RawJson};
+use crate::json::{Cursor, EscapedString, JsonStr, RawJson, Sink, Writer};
 
 /// Options of a response encoder: facts that the response itself does not hold. The same for streams and whole
 /// responses.
@@ -220,6 +221,39 @@ impl LossNotes {
     pub fn take_refusal(&mut self) -> Option<Box<ApiError>> {
         self.refusal.take()
     }
+}
+
+/// Returns the member `type` of an object. Empty if it has none.
+pub fn type_of(object: RawJson<'_>) -> JsonStr<'_> {
+    let mut json = Cursor::new(object.text());
+    let mut read = || {
+        json.begin_object().ok()?;
+        while let Some(key) = json.next_key().ok()? {
+            if key.is("type") {
+                return json.raw().ok()?.as_str();
+            }
+            json.skip().ok()?;
+        }
+        None
+    };
+    read().unwrap_or_default()
+}
+
+/// Returns whether the member `type` of an object is this word.
+pub fn has_type(object: RawJson<'_>, word: &str) -> bool {
+    type_of(object).is(word)
+}
+
+/// Writes the members of an object that are not among `written`, as they are.
+pub fn put_rest<B: Sink>(object: RawJson<'_>, written: &[&str], json: &mut Writer<'_, B>) {
+    // Cannot fail: the object is part of a valid text. Another value has no members.
+    let _ = members(&mut Cursor::new(object.text()), |key, cursor| {
+        let value = cursor.raw()?;
+        if !written.iter().any(|name| key.is(name)) {
+            json.paste_key(key).raw(value);
+        }
+        Ok(())
+    });
 }
 
 /// Returns an id without the prefixes that formats give to response ids: `chatcmpl-9x` and `msg_9x` become `9x`.

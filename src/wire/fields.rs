@@ -1,8 +1,10 @@
 //! Tables of the body members that matter to each API before a request is routed.
 
 use super::Api;
+use super::features::{look_at_id, look_at_item_id, look_at_seal};
+use super::plain_fields::{BATCH_EMBED, EMBED_CONTENT, EMBEDDINGS, IMAGES, PREDICT, RERANK};
 use super::ranges::{REASONING, RangeRule, WEB_SEARCH};
-use crate::json::{ValueKind, WantedMembers, WantedWord};
+use crate::json::{ValueKind, ValueLook, WantedMembers, WantedValue, WantedWord};
 
 /// Members of the outermost object of a body that matter to one API. Sets of members are bit masks of their indexes.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +41,7 @@ impl Fields {
 
 /// Returns the bit mask of these indexes.
 #[allow(clippy::indexing_slicing, reason = "evaluated when the gateway is built")]
-const fn bits(indexes: &[usize]) -> u32 {
+pub(super) const fn bits(indexes: &[usize]) -> u32 {
     let (mut bits, mut at) = (0, 0);
     while at < indexes.len() {
         bits |= 1 << indexes[at];
@@ -63,11 +65,11 @@ pub(super) const EXTRA_SNAKE: usize = 4;
 /// Index of `store` in the responses API: whether the provider may store the response.
 pub(super) const STORE: usize = 22;
 
-const STRING: &[ValueKind] = &[ValueKind::String];
-const ARRAY: &[ValueKind] = &[ValueKind::Array];
+pub(super) const STRING: &[ValueKind] = &[ValueKind::String];
+pub(super) const ARRAY: &[ValueKind] = &[ValueKind::Array];
 const NUMBER: &[ValueKind] = &[ValueKind::Number];
-const TEXT_OR_ARRAY: &[ValueKind] = &[ValueKind::String, ValueKind::Array];
-const OBJECT: &[ValueKind] = &[ValueKind::Object];
+pub(super) const TEXT_OR_ARRAY: &[ValueKind] = &[ValueKind::String, ValueKind::Array];
+pub(super) const OBJECT: &[ValueKind] = &[ValueKind::Object];
 
 /// Rules for the kind of a value.
 const IS_ARRAY: RangeRule = RangeRule::Kinds(ARRAY, "an array");
@@ -78,7 +80,7 @@ const ARE_OBJECTS: RangeRule =
     RangeRule::Kinds(&[ValueKind::Array, ValueKind::Object], "an array of objects");
 
 /// Empty table, as the base of the others.
-const NOTHING: Fields = Fields {
+pub(super) const NOTHING: Fields = Fields {
     sought: &const { WantedMembers::new(&[], &[]) },
     rules: &[],
     spelled: 0,
@@ -90,6 +92,16 @@ const NOTHING: Fields = Fields {
     stored_refs: 0,
     label: None,
 };
+/// Returns the word that is a member's name within this range of depths.
+const fn name(text: &'static str, least: usize, most: usize) -> WantedWord {
+    WantedWord { text, is_name: true, depth: (least, most) }
+}
+
+/// Returns the member at this depth whose value is looked at.
+const fn value(name: &'static str, depth: usize, look: ValueLook) -> WantedValue {
+    WantedValue { name, depth: (depth, depth), look }
+}
+
 static CHAT_SOUGHT: WantedMembers = WantedMembers::new(
     &[
         "model",
@@ -113,9 +125,21 @@ static CHAT_SOUGHT: WantedMembers = WantedMembers::new(
         "max_new_tokens",
         "tools",
         "reasoning",
+        "reasoning_effort",
     ],
-    &[],
-);
+    &[
+        name("reasoning_details", 3, 3),
+        name("thinking_blocks", 3, 3),
+        name("oneOf", 5, 5),
+        name("anyOf", 5, 5),
+        name("allOf", 5, 5),
+    ],
+)
+.with_values(&[
+    value("tool_call_id", 3, look_at_id),
+    value("id", 5, look_at_id),
+    WantedValue { name: "thought_signature", depth: (5, 7), look: look_at_seal },
+]);
 /// Indexes of members of a chat request.
 pub(super) mod chat {
     pub(in crate::wire) const MAX_COMPLETION_TOKENS: usize = 4;
@@ -126,6 +150,11 @@ pub(super) mod chat {
     pub(in crate::wire) const PARAMETERS: usize = 11;
     pub(in crate::wire) const TOOLS: usize = 19;
     pub(in crate::wire) const REASONING: usize = 20;
+    pub(in crate::wire) const REASONING_EFFORT: usize = 21;
+    /// Members in which clients send signatures back.
+    pub(in crate::wire) const SIGNED: u32 = 0b11;
+    /// Unions at the roots of the schemas of tools.
+    pub(in crate::wire) const UNION: u32 = 0b1_1100;
 }
 static CHAT: Fields = Fields {
     sought: &CHAT_SOUGHT,
@@ -170,6 +199,9 @@ static MESSAGES_SOUGHT: WantedMembers = WantedMembers::new(
         "providerOptions",
         "anthropic_version",
         "anthropic_beta",
+        "output_config",
+        "tool_choice",
+        "top_k",
     ],
     // Depths at which a cache mark can occur: the request itself, its system prompt and tools, the blocks of its
     // messages, and the content of those blocks.
@@ -177,8 +209,19 @@ static MESSAGES_SOUGHT: WantedMembers = WantedMembers::new(
         WantedWord { text: "persistent", is_name: false, depth: (2, 16) },
         WantedWord { text: "cache_control", is_name: true, depth: (1, 16) },
         WantedWord { text: "defer_loading", is_name: true, depth: (3, 3) },
+        WantedWord { text: "redacted_thinking", is_name: false, depth: (5, 5) },
+        WantedWord { text: "system", is_name: false, depth: (3, 3) },
+        WantedWord { text: "image", is_name: false, depth: (5, 7) },
+        name("oneOf", 4, 4),
+        name("anyOf", 4, 4),
+        name("allOf", 4, 4),
     ],
 )
+.with_values(&[
+    value("signature", 5, look_at_seal),
+    value("tool_use_id", 5, look_at_id),
+    value("id", 5, look_at_id),
+])
 .with_tails();
 /// Indexes of members of a messages request, and bit masks of its wanted words.
 pub(super) mod messages {
@@ -195,12 +238,23 @@ pub(super) mod messages {
     pub(in crate::wire) const VERSION: usize = 18;
     /// Beta features in the body, as cloud platforms have them.
     pub(in crate::wire) const BETAS: usize = 19;
+    pub(in crate::wire) const OUTPUT_CONFIG: usize = 20;
+    pub(in crate::wire) const TOOL_CHOICE: usize = 21;
+    pub(in crate::wire) const TOP_K: usize = 22;
     /// Type of a cache mark that only the gateway's specification defines.
     pub(in crate::wire) const PERSISTENT: u32 = 0b01;
     /// Name of a cache mark.
     pub(in crate::wire) const MARK: u32 = 0b10;
     /// Member of a tool that is loaded on demand.
     pub(in crate::wire) const DEFERRED: u32 = 0b100;
+    /// Type of a block with reasoning that the provider withheld.
+    pub(in crate::wire) const REDACTED: u32 = 1 << 3;
+    /// Role of instructions in the conversation.
+    pub(in crate::wire) const SYSTEM_ROLE: u32 = 1 << 4;
+    /// Type of an image.
+    pub(in crate::wire) const IMAGE: u32 = 1 << 5;
+    /// Unions at the roots of the schemas of tools.
+    pub(in crate::wire) const UNION: u32 = 0b111 << 6;
 }
 static MESSAGES: Fields = Fields {
     sought: &MESSAGES_SOUGHT,
@@ -275,8 +329,17 @@ static RESPONSES_SOUGHT: WantedMembers = WantedMembers::new(
         WantedWord { text: "d", is_name: true, depth: (3, 3) },
         WantedWord { text: "D", is_name: true, depth: (3, 3) },
         WantedWord { text: "", is_name: true, depth: (3, 3) },
+        WantedWord { text: "input_image", is_name: false, depth: (5, 5) },
+        name("oneOf", 4, 4),
+        name("anyOf", 4, 4),
+        name("allOf", 4, 4),
     ],
-);
+)
+.with_values(&[
+    value("encrypted_content", 3, look_at_seal),
+    value("call_id", 3, look_at_id),
+    value("id", 3, look_at_item_id),
+]);
 /// Indexes of members of a responses request, and bit masks of its wanted words.
 pub(super) mod responses {
     pub(in crate::wire) const MAX_OUTPUT_TOKENS: usize = 4;
@@ -299,6 +362,10 @@ pub(super) mod responses {
     pub(in crate::wire) const COMPACTION: u32 = 0b1100_0000;
     /// Name of the id of an item, in any spelling.
     pub(in crate::wire) const ITEM_ID: u32 = 0b111_1111_0000_0000;
+    /// Type of an image in a message or in the output of a call.
+    pub(in crate::wire) const IMAGE: u32 = 1 << 15;
+    /// Unions at the roots of the schemas of tools.
+    pub(in crate::wire) const UNION: u32 = 0b111 << 16;
 }
 static RESPONSES: Fields = Fields {
     sought: &RESPONSES_SOUGHT,
@@ -320,38 +387,6 @@ static RESPONSES: Fields = Fields {
     models: bits(&[16, 17, 18, 19]),
     stored_refs: bits(&[6, 7]),
     label: Some(5),
-};
-static EMBEDDINGS: Fields = Fields {
-    sought: &const {
-        WantedMembers::new(
-            &["model", "stream", "encoding_format", "input", "models", "fallbacks", "fallback_models"],
-            &[],
-        )
-    },
-    required: &[(MODEL, STRING), (CONTENT, TEXT_OR_ARRAY)],
-    models: bits(&[4, 5, 6]),
-    ..NOTHING
-};
-static RERANK: Fields = Fields {
-    sought: &const {
-        WantedMembers::new(
-            &["model", "stream", "query", "documents", "models", "fallbacks", "fallback_models"],
-            &[],
-        )
-    },
-    required: &[(MODEL, STRING), (EXTRA, STRING), (CONTENT, ARRAY)],
-    models: bits(&[4, 5, 6]),
-    ..NOTHING
-};
-static IMAGES: Fields = Fields {
-    sought: &const { WantedMembers::new(&["model", "stream", "size", "prompt"], &[]) },
-    required: &[(MODEL, STRING)],
-    ..NOTHING
-};
-static PREDICT: Fields = Fields {
-    sought: &const { WantedMembers::new(&["model", "stream", "parameters", "instances"], &[]) },
-    required: &[(CONTENT, ARRAY)],
-    ..NOTHING
 };
 static GENERATE_SOUGHT: WantedMembers = WantedMembers::new(
     &[
@@ -376,7 +411,8 @@ static GENERATE_SOUGHT: WantedMembers = WantedMembers::new(
         WantedWord { text: "groundingSearch", is_name: true, depth: (2, 3) },
         WantedWord { text: "grounding_search", is_name: true, depth: (2, 3) },
     ],
-);
+)
+.with_values(&[value("thoughtSignature", 5, look_at_seal), value("thought_signature", 5, look_at_seal)]);
 /// Indexes of members of a generate request.
 pub(super) mod generate {
     pub(in crate::wire) const GENERATION_CONFIG: [usize; 2] = [5, 6];
@@ -385,6 +421,8 @@ pub(super) mod generate {
     pub(in crate::wire) const TOOLS: usize = 11;
     pub(in crate::wire) const SYSTEM_INSTRUCTION: [usize; 2] = [12, 13];
     pub(in crate::wire) const SAFETY_SETTINGS: [usize; 2] = [14, 15];
+    /// Search settings in a spelling that only the gateway's specification defines.
+    pub(in crate::wire) const SEARCH: u32 = 0b11;
 }
 static GENERATE: Fields = Fields {
     sought: &GENERATE_SOUGHT,
@@ -406,10 +444,17 @@ static GENERATE: Fields = Fields {
     caps: bits(&[5, 6]),
     ..NOTHING
 };
+static CONVERSE_SOUGHT: WantedMembers = WantedMembers::new(
+    &["modelId", "stream", "toolConfig", "messages", "inferenceConfig", "system"],
+    &[name("oneOf", 7, 7), name("anyOf", 7, 7), name("allOf", 7, 7), name("image", 5, 8)],
+)
+.with_values(&[
+    value("signature", 7, look_at_seal),
+    value("redactedContent", 6, look_at_seal),
+    value("toolUseId", 6, look_at_id),
+]);
 static CONVERSE: Fields = Fields {
-    sought: &const {
-        WantedMembers::new(&["modelId", "stream", "toolConfig", "messages", "inferenceConfig", "system"], &[])
-    },
+    sought: &CONVERSE_SOUGHT,
     rules: &[
         (converse::INFERENCE_CONFIG, IS_OBJECT),
         (converse::INFERENCE_CONFIG, RangeRule::InferenceConfig),
@@ -426,18 +471,11 @@ pub(super) mod converse {
     pub(in crate::wire) const TOOL_CONFIG: usize = super::EXTRA;
     pub(in crate::wire) const INFERENCE_CONFIG: usize = 4;
     pub(in crate::wire) const SYSTEM: usize = 5;
+    /// Unions at the roots of the schemas of tools.
+    pub(in crate::wire) const UNION: u32 = 0b111;
+    /// An image in a message or in the result of a call.
+    pub(in crate::wire) const IMAGE: u32 = 0b1000;
 }
-static EMBED_CONTENT: Fields = Fields {
-    sought: &const { WantedMembers::new(&["model", "stream", "requests", "content"], &[]) },
-    required: &[(CONTENT, OBJECT)],
-    ..NOTHING
-};
-static BATCH_EMBED: Fields = Fields {
-    sought: &const { WantedMembers::new(&["model", "stream", "content", "requests"], &[]) },
-    required: &[(CONTENT, ARRAY)],
-    ..NOTHING
-};
-
 pub(super) fn fields(api: Api, batch: bool) -> &'static Fields {
     match api {
         Api::Messages => &MESSAGES,

@@ -79,6 +79,7 @@ pub const ROWS: &[LossRow] = &[
     row("file_id",                           [E, E, E, E, E]),
     row("file_url",                          [E, E, E, E, E]),
     row("image_url",                         [E, E, E, E, E]),
+    row("image",                             [W, W, W, W, W]),
     row("image_detail",                      [S, S, S, S, S]),
     row("modalities",                        [E, E, E, E, E]),
     row("generationConfig.imageConfig",      [W, W, W, W, W]),

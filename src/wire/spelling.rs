@@ -11,8 +11,8 @@ use bytes::Bytes;
 
 use super::fields::{chat as c, generate as g, messages as m, responses as r};
 use super::request::Body;
-use super::{Api, chat, generate, messages, responses};
-use crate::canonical::{Dialect, Index, IndexKey};
+use super::{Api, chat, features, generate, messages, provenance, refused_elements, responses};
+use crate::canonical::{Dialect, Index, IndexKey, RequestFeatures};
 use crate::json::{Cursor, Edit, JsonRope, JsonText, RawJson, ValueKind};
 use crate::wire::watch;
 
@@ -25,6 +25,8 @@ pub struct Respelling {
     pub dropped: Vec<&'static str>,
     /// Elements whose values the edits move into the provider's range.
     pub clamped: Vec<&'static str>,
+    /// Whether edits are not enough: the body must be encoded again.
+    pub encode_again: bool,
 }
 
 /// Member of an object with its byte ranges in the body.
@@ -127,6 +129,27 @@ impl Respelling {
         }
     }
 
+    /// Removes the elements with these indexes from a list. `places` are all elements of the list.
+    pub(super) fn remove_elements(&mut self, places: &[Range<usize>], indexes: &[usize]) {
+        let mut at = 0;
+        while let Some(first) = places.get(at) {
+            if !indexes.contains(&at) {
+                at += 1;
+                continue;
+            }
+            let run = (at..places.len()).take_while(|index| indexes.contains(index)).count();
+            let before = at.checked_sub(1).and_then(|before| places.get(before));
+            let end = places.get(at + run - 1).map_or(first.end, |last| last.end);
+            let range = match (before, places.get(at + run)) {
+                (_, Some(behind)) => first.start..behind.start,
+                (Some(before), None) => before.end..end,
+                (None, None) => first.start..end,
+            };
+            self.replace(range, Bytes::new());
+            at += run;
+        }
+    }
+
     /// Replaces a member that holds an object by the members of that object. Members that the outer object has already
     /// take precedence.
     pub(super) fn flatten(&mut self, outer: &[MemberRange<'_>], name: &str) {
@@ -220,7 +243,8 @@ impl Body {
         let words = match self.api {
             Api::Messages => m::PERSISTENT,
             Api::Responses => r::PARTS | r::NESTED,
-            _ => u32::MAX,
+            Api::Generate => g::SEARCH,
+            _ => 0,
         };
         self.spelled != 0 || self.words_found & words != 0
     }
@@ -236,13 +260,47 @@ impl Body {
             Api::Generate => self.respell_generate(&mut text, &mut out),
             _ => {}
         }
+        self.edit_refused(dialect, &mut text, &mut out);
         // The rope applies edits in ascending order.
         out.edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
         out
     }
 
+    /// Adds the edits for what the target refuses of the body.
+    fn edit_refused(&self, dialect: &Dialect<'_>, text: &mut JsonRope, out: &mut Respelling) {
+        let held = self.features(dialect.refuses).common(dialect.refuses);
+        if held.intersects(features::PROVENANCE)
+            && let Some(content) = self.top(super::fields::CONTENT, text)
+        {
+            provenance::edit(self.api, content.text(), content.at.start, dialect, out);
+        }
+        if held.intersects(RequestFeatures::IMAGE)
+            && let Some(content) = self.top(super::fields::CONTENT, text)
+        {
+            refused_elements::images(self.api, content.text(), content.at.start, out);
+        }
+        let tools = match self.api {
+            Api::Messages => m::TOOLS,
+            Api::Responses => r::TOOLS,
+            _ => super::fields::EXTRA,
+        };
+        if held.intersects(RequestFeatures::ROOT_UNION)
+            && let Some(tools) = self.top(tools, text)
+        {
+            refused_elements::schemas(self.api, tools.text(), tools.at.start, out);
+        }
+        if held.intersects(RequestFeatures::SAMPLING) && self.api == Api::Responses {
+            for (index, name) in [(r::TEMPERATURE, "temperature"), (r::TOP_P, "top_p")] {
+                if let Some(member) = self.top(index, text).filter(|member| member.text() != "null") {
+                    out.replace(member.at.clone(), "null");
+                    out.note_dropped(name);
+                }
+            }
+        }
+    }
+
     /// Returns a member of the outermost object; `None` if it is absent.
-    fn top(&self, index: usize, text: &mut JsonRope) -> Option<TopLevelMember> {
+    pub(super) fn top(&self, index: usize, text: &mut JsonRope) -> Option<TopLevelMember> {
         let member = self.member(index)?;
         let at = member.value.clone();
         let name_at = member.name.start.saturating_sub(1)..member.name.end + 1;
@@ -315,7 +373,7 @@ impl Body {
     }
 
     fn respell_generate(&self, text: &mut JsonRope, out: &mut Respelling) {
-        if self.words_found != 0
+        if self.words_found & g::SEARCH != 0
             && let Some(tools) = self.top(g::TOOLS, text)
         {
             generate::spellings::tools(tools.text(), tools.at.start, out);

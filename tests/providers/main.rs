@@ -5,6 +5,7 @@
 
 mod addresses;
 mod answers;
+mod own_format;
 mod own_words;
 mod requests;
 mod servers;

@@ -23,12 +23,15 @@ fn compat_verbatim_only_for_requests_that_fit_the_provider() {
         r#""n":1,"parallel_tool_calls":true,"logprobs":true,"user":null,"response_format":{"type":"json_object"}"#,
         r#""messages":[{"role":"system","content":"a"},{"role":"assistant","tool_calls":[{"id":"c"}],"reasoning_content":"so"}]"#,
         r#""reasoning_effort":"max","unheard_of":{"a":1}"#,
-        &choose(r#""required""#),
+        &choose(r#""auto""#),
     ] {
         assert!(asks(fine), "{fine}");
     }
     for strange in [
         r#""max_completion_tokens":5"#,
+        // The model reasons by default, and takes no required call then.
+        &choose(r#""required""#),
+        r#""messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}},{"type":"text","text":"a"}]}]"#,
         r#""temperature":2.5"#,
         r#""n":2"#,
         r#""seed":1"#,

@@ -1,13 +1,17 @@
 //! Explanation of a request: what each of its targets would get, without sending anything.
 
+use bytes::Bytes;
+
+use super::plan::respelling_losses;
 use crate::admin::{ExplainRequest, ExplainedTarget, Explanation};
-use crate::canonical::{Dialect, Thinking, Usage};
+use crate::canonical::{Dialect, RequestFeatures, Thinking, Usage};
 use crate::json::{EscapedString, JsonText};
 use crate::proxy::Gateway;
 use crate::route::{Model, Target, upstream_api};
 use crate::tokens::{TokenizerFamily, count_request};
 use crate::translate::{StoreOptions, TranslateRequest, decode_request, outgoing_stored};
 use crate::wire::codec::Loss;
+use crate::wire::request::BodyReader;
 use crate::wire::{Api, chat};
 
 /// Targets that are explained; a model with more shows the first ones.
@@ -58,7 +62,13 @@ fn explain_target(target: &Target, request: &ExplainRequest<'_>, thinking: Think
         !may_differ || chat::request::fits(request.body, &dialect)
     };
     if format == request.format && thinking == Thinking::Unset && fits() {
-        return ExplainedTarget { verbatim: true, ..explained };
+        match edited(api, request, &dialect) {
+            Some(None) => return ExplainedTarget { verbatim: true, ..explained },
+            Some(Some((body, losses))) => {
+                return ExplainedTarget { body: Some(body), losses: shown(&losses), ..explained };
+            }
+            None => {}
+        }
     }
     let translated = outgoing_stored(
         &JsonText::from(request.body),
@@ -88,6 +98,31 @@ fn explain_target(target: &Target, request: &ExplainRequest<'_>, thinking: Think
             ..explained
         },
     }
+}
+
+/// Returns the body of a target of the client's format with what the target refuses edited: the inner `None` if the bytes
+/// pass unchanged. The outer `None` if the body is encoded again.
+fn edited(
+    api: Api,
+    request: &ExplainRequest<'_>,
+    dialect: &Dialect<'_>,
+) -> Option<Option<(String, Vec<Loss>)>> {
+    let mut reader = BodyReader::new(api, false);
+    reader.push(Bytes::copy_from_slice(request.body.as_bytes())).ok()?;
+    let body = reader.finish().ok()?;
+    let held = body.features(dialect.refuses).common(dialect.refuses);
+    if held == RequestFeatures::NONE {
+        return Some(None);
+    }
+    if !body.is_settled_by_edits(held) {
+        return None;
+    }
+    let spelled = body.respelled(dialect);
+    if spelled.encode_again {
+        return None;
+    }
+    let text = body.text.clone().edited(&spelled.edits).into_contiguous();
+    Some(Some((String::from_utf8_lossy(&text).into_owned(), respelling_losses(&spelled))))
 }
 
 fn shown(losses: &[Loss]) -> Vec<(String, &'static str, bool)> {

@@ -12,14 +12,14 @@ use super::remote_media::{MediaFault, may_need_fetch};
 use super::selection::{BodyRef, Selection};
 use super::stored::new_id;
 use crate::account::Losses;
-use crate::canonical::Thinking;
+use crate::canonical::{RequestFeatures, Thinking};
 use crate::error::{ApiError, ErrorKind};
 use crate::job::{embed, rank};
 use crate::json::{Edit, JsonText};
 use crate::kv::Holder;
 use crate::proxy::Gateway;
 use crate::proxy::driver::offload::run_blocking_if_large;
-use crate::route::{Target, stop_sequence_api, upstream_api};
+use crate::route::Target;
 use crate::translate::verbatim::Changes;
 use crate::translate::{
     EncodeBlocked, Outgoing, StoreOptions, TranslateRequest, outgoing_sealed, outgoing_stored,
@@ -27,6 +27,7 @@ use crate::translate::{
 use crate::wire::chat::usage::UsageChunk;
 use crate::wire::codec::Loss;
 use crate::wire::content_last::edited_content_last;
+use crate::wire::features::leaks_envelope;
 use crate::wire::loss::{self, LossPolicy};
 use crate::wire::path::Action;
 use crate::wire::request::Body;
@@ -85,11 +86,13 @@ impl Selection {
         let caching = self.caching.edit(&body, &mut edits);
         // `edited` requires sorted edits.
         edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
+        let is_edited = cfg!(debug_assertions) && self.held(&body) != RequestFeatures::NONE;
         let moved = body.content_range().filter(|_| target.provider.wants_content_last(self.upstream));
         let text = match moved {
             Some(content) => edited_content_last(body.text(), &edits, content),
             None => body.text().edited(&edits),
         };
+        debug_assert!(!is_edited || !leaks_envelope(self.api, text.pieces()));
         let losses = respelling_losses(&spelled);
         Ok((
             Attempt {
@@ -117,19 +120,27 @@ impl Selection {
         self.api == Api::Chat && self.target().is_ok_and(|target| target.provider.needs_adaptation())
     }
 
-    /// Returns whether the provider accepts the body as it is, in the client's format. If not, it must be translated.
+    /// Returns whether the target takes what the body holds, in the client's format. If not, the body is encoded again in
+    /// that format.
     pub(in crate::proxy) fn accepts_verbatim(&self, body: &mut Body) -> bool {
         let Ok(target) = self.target() else { return true };
+        let held = self.held(body);
+        if !body.is_settled_by_edits(held) {
+            return false;
+        }
         let replacement = target.provider.model_replacement(self.upstream).map(|(member, _)| member);
         let by_path = target.provider.invokes(self.upstream);
-        if self.upstream == Api::Messages && self.may_be_respelled(body, target) {
+        if (self.upstream == Api::Messages || held != RequestFeatures::NONE)
+            && self.may_be_respelled(body, target)
+        {
             // Two edits of neighbours may remove the same comma.
             let removed = body.removals(by_path, replacement);
             let spelled = body.respelled(&self.dialect(target));
             let touch = |one: &Edit, other: &Edit| {
                 one.range.start < other.range.end && other.range.start < one.range.end
             };
-            return !spelled.edits.iter().any(|edit| removed.iter().any(|other| touch(edit, other)));
+            return !spelled.encode_again
+                && !spelled.edits.iter().any(|edit| removed.iter().any(|other| touch(edit, other)));
         }
         if !self.needs_adaptation() {
             return true;
@@ -243,19 +254,6 @@ impl Selection {
         };
         Ok(Attempt { job: Some(Box::new(rank::RankJob::new(asked)?)), ..self.into_attempt() })
     }
-}
-
-/// Returns the API to use at a target, and the beta features to enable in a header.
-pub(in crate::proxy) fn resolve_upstream_api(target: Option<&Target>, api: Api, body: &Body) -> (Api, Betas) {
-    let upstream = target.and_then(|target| upstream_api(target, api)).unwrap_or(api);
-    let upstream = match target {
-        // The responses format has no stop sequences. If the request sets some, use the target's chat API.
-        Some(target) if upstream == Api::Responses && api != upstream && body.has_stop_sequence() => {
-            stop_sequence_api(target).unwrap_or(upstream)
-        }
-        _ => upstream,
-    };
-    (upstream, if upstream == Api::Messages { body.betas() } else { Betas::default() })
 }
 
 impl Gateway {
@@ -469,7 +467,7 @@ fn apply_loss_policy(
 }
 
 /// Returns the losses of a respelling: what it dropped or clamped.
-fn respelling_losses(spelled: &Respelling) -> Vec<Loss> {
+pub(super) fn respelling_losses(spelled: &Respelling) -> Vec<Loss> {
     let loss =
         |name: &&'static str, clamped| Loss { element: (*name).into(), policy: LossPolicy::Warn, clamped };
     let dropped = spelled.dropped.iter().map(|name| loss(name, false));

@@ -4,16 +4,17 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::cache_plan::CachePlan;
-use crate::canonical::Dialect;
+use crate::canonical::{Dialect, RequestFeatures};
 use crate::json::{EscapedString, JsonRope, JsonText};
 use crate::provider::ToolBetas;
 use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::target_handle::TargetPermit;
-use crate::route::{Model, Target};
+use crate::route::{Model, Target, stop_sequence_api, upstream_api};
 use crate::translate::CompactionOptions;
 use crate::wire::Api;
 use crate::wire::path::Action;
 use crate::wire::request::Body;
+use crate::wire::spelling::Betas;
 
 /// Request body, owned where it is used up or borrowed where it may have to be sent again.
 pub(in crate::proxy) enum BodyRef<'b> {
@@ -91,7 +92,15 @@ impl Selection {
 
     /// Returns whether a body in the target's format may need edits for the target.
     pub(super) fn may_be_respelled(&self, body: &Body, target: &Target) -> bool {
-        body.may_be_spelled() || target.provider.invokes(self.upstream) && body.may_have_refused_members()
+        body.may_be_spelled()
+            || self.held(body) != RequestFeatures::NONE
+            || target.provider.invokes(self.upstream) && body.may_have_refused_members()
+    }
+
+    /// Returns what the body holds that the target refuses in its own format.
+    pub(super) fn held(&self, body: &Body) -> RequestFeatures {
+        let refused = self.upstream_route.refuses();
+        body.features(refused).common(refused)
     }
 
     /// Returns the name of the model in the response.
@@ -103,4 +112,24 @@ impl Selection {
     pub(super) fn renamed(&self, upstream: &str) -> Option<EscapedString> {
         (self.alias.is_some() || *upstream != *self.model.id).then(|| self.reply_name().clone())
     }
+}
+
+/// Returns the API to use at a target, and the beta features to enable in a header.
+pub(in crate::proxy) fn resolve_upstream_api(target: Option<&Target>, api: Api, body: &Body) -> (Api, Betas) {
+    let upstream = target.and_then(|target| upstream_api(target, api)).unwrap_or(api);
+    let upstream = match target {
+        // The responses format has no stop sequences. If the request sets some, use the target's chat API.
+        Some(target) if upstream == Api::Responses && api != upstream && body.has_stop_sequence() => {
+            stop_sequence_api(target).unwrap_or(upstream)
+        }
+        Some(target)
+            if upstream == Api::Chat
+                && body.has_tools()
+                && target.provider.needs_responses_for_tools(target.known_model(), body.has_effort()) =>
+        {
+            Api::Responses
+        }
+        _ => upstream,
+    };
+    (upstream, if upstream == Api::Messages { body.betas() } else { Betas::default() })
 }

@@ -204,6 +204,12 @@ fn read_block<'a>(
         "tool_use" => {
             let (id, name) = (tagged.require("id")?, tagged.require("name")?);
             let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            if id.len() > 64 {
+                return Err(ApiError::invalid(format!(
+                    "{}: String should have at most 64 characters",
+                    tagged.at("id")
+                )));
+            }
             if id.is_empty() || !id.chars().all(legal) {
                 return Err(ApiError::invalid(format!(
                     "{}: String should match pattern '^[a-zA-Z0-9_-]+$'",

@@ -377,7 +377,7 @@ fn assistant_calls<'a>(message: &'a Value, path: &str) -> Result<Vec<(&'a str, &
             let value = call.pointer(&format!("/{}", pointer.replace('.', "/"))).and_then(Value::as_str);
             value.ok_or_else(|| missing(&format!("{path}.{pointer}")))
         };
-        let id = string("id")?;
+        let id = super::tools::check_call_id(string("id")?, &format!("{path}.id"), 40)?;
         match string("type")? {
             "function" => {
                 string("function.arguments")?;

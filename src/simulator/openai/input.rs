@@ -7,7 +7,7 @@ use super::super::ids::is_opaque;
 use super::compaction;
 use super::errors::{ApiError, missing, wrong_type, wrong_value};
 use super::store::StoreView;
-use super::tools::check_image;
+use super::tools::{check_call_id, check_image};
 
 /// Items of tools that the provider runs itself. They are accepted without checks.
 const PASSED: [&str; 21] = [
@@ -75,6 +75,7 @@ fn item_of(item: &Value, at: usize, store: StoreView<'_>) -> Result<Value, ApiEr
             return Ok(Value::Object(message));
         }
         "function_call" => {
+            check_call_id(string("call_id")?, &format!("{path}.call_id"), 64)?;
             for name in ["call_id", "name", "arguments"] {
                 string(name)?;
             }

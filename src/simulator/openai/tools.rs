@@ -143,3 +143,17 @@ pub(super) fn check_image(url: &str, path: &str) -> Result<(), ApiError> {
         _ => invalid("Invalid MIME type. Only image types are supported.".to_owned()),
     }
 }
+
+/// Checks the length of the id of a call.
+pub(super) fn check_call_id<'i>(id: &'i str, path: &str, most: usize) -> Result<&'i str, ApiError> {
+    if id.len() <= most {
+        return Ok(id);
+    }
+    Err(ApiError::invalid(format!(
+        "Invalid '{path}': string too long. Expected a string with maximum length {most}, but got a string with length {} \
+         instead.",
+        id.len()
+    ))
+    .param(path.to_owned())
+    .code("string_above_max_length"))
+}

@@ -302,7 +302,7 @@ fn sent(format: Format, verbatim: bool, body: &Value) -> String {
     if !verbatim {
         let caching = PromptCaching { breakpoints: Some(rule()), key: None };
         let pair = [format, Format::Messages];
-        let made = made_with(caching, None, ProviderKind::Anthropic, "claude-sonnet-4-5", pair, body);
+        let made = made_with(caching, None, ProviderKind::Anthropic, "claude-opus-4-8", pair, body);
         return String::from_utf8(made.text().to_vec()).unwrap();
     }
     let mut reader = BodyReader::new(Api::Messages, false);

@@ -31,3 +31,5 @@ pub mod watch;
 
 #[cfg(test)]
 mod tests;
+
+pub(super) use signature::{SKIP, read as read_signature};

@@ -20,19 +20,21 @@ const WRAPPED: &str = "Z3cxL";
 
 /// Documented value for a call that another model made and that has no signature: base64 of
 /// `skip_thought_signature_validator`.
-pub(super) const SKIP: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
+pub(in crate::wire) const SKIP: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
 /// End of the envelope of hidden reasoning. The base64 before it has no dot.
 const HIDDEN: &str = ".h";
 
 /// Reads the `thoughtSignature` of a request. Returns `None` if it is empty. Returns also whether it is that of hidden
 /// reasoning.
-pub(super) fn read(field: JsonStr<'_>) -> Option<(ProviderSignature<'_>, bool)> {
+pub(in crate::wire) fn read(field: JsonStr<'_>) -> Option<(ProviderSignature<'_>, bool)> {
     let plain = ProviderSignature::read(field)?;
     if plain.issuer.is_some() || !field.escaped().starts_with(WRAPPED) {
         return Some((plain, false));
     }
-    Some(unwrap(&field.decode()).unwrap_or((plain, false)))
+    // An envelope without a signature, or a broken one, has no issuer.
+    let unissued = ProviderSignature { issuer: Some(Cow::Borrowed("")), text: Cow::Borrowed("") };
+    Some(unwrap(&field.decode()).unwrap_or((unissued, false)))
 }
 
 fn unwrap(text: &str) -> Option<(ProviderSignature<'static>, bool)> {
@@ -89,7 +91,10 @@ mod tests {
 
     #[test]
     fn signature_without_an_envelope_is_the_providers_own() {
-        for own in ["EqQB/+==", SKIP, "skip_thought_signature_validator", "Z3cxL", "Z3cxLg=="] {
+        for broken in ["Z3cxL", "Z3cxLg=="] {
+            assert_eq!(read(JsonStr::from_escaped(broken)).unwrap().0.issuer.as_deref(), Some(""));
+        }
+        for own in ["EqQB/+==", SKIP, "skip_thought_signature_validator"] {
             let (seal, hidden) = read(JsonStr::from_escaped(own)).unwrap();
             assert_eq!((seal.issuer, &*seal.text, hidden), (None, own, false));
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::citation;
 use crate::canonical::answer::CitationOwned;
-use crate::canonical::seal::SignedCallId;
+use crate::canonical::seal::{RenamedCallId, SignedCallId};
 use crate::canonical::{BlockKind, Delta, Event, SealedSignature, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, push_escaped};
 use crate::wire::codec::{ReplyOptions, make_id};
@@ -308,7 +308,16 @@ pub(super) fn is_own(name: JsonStr<'_>) -> bool {
 
 /// Returns a call's id for the client, with the provider signature that it carries.
 pub(super) fn call_id(id: &str, seal: &str, reply: &ReplyOptions) -> String {
-    let mut out = id.as_bytes().to_vec();
+    let mut out = Vec::with_capacity(id.len() + seal.len() + 32);
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    if id.bytes().all(fits) {
+        out.extend_from_slice(id.as_bytes());
+    } else {
+        // Clients of this format keep ids that its own provider would refuse.
+        let legal: String = id.chars().map(|c| if c.is_ascii() && fits(c as u8) { c } else { '_' }).collect();
+        let own = SealedSignature { issuer: &reply.issuer, text: JsonStr::from_escaped(id) };
+        RenamedCallId::write(&legal, own, &mut out);
+    }
     if !seal.is_empty() {
         SignedCallId::write(
             SealedSignature { issuer: &reply.issuer, text: JsonStr::from_escaped(seal) },

@@ -9,6 +9,7 @@ mod error;
 mod models;
 mod overflow;
 mod path;
+mod provenance;
 mod provider_error;
 mod request;
 mod request_edits;

@@ -49,6 +49,9 @@ pub(super) fn write(
     writer.json.end_array();
 }
 
+/// Text of the message of the model between tool messages and a user message, for a provider that requires one.
+const BRIDGE: &str = "OK.";
+
 /// Separator between texts that were separate parts, as the inside of a JSON string.
 const APART: &str = r"\n\n";
 
@@ -174,6 +177,13 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
     fn users(&mut self, turns: &'b [Turn<'a>]) {
         for block in turns.iter().flat_map(|turn| &turn.blocks) {
             self.result(block);
+        }
+        let results = turns.iter().flat_map(|turn| &turn.blocks).any(|block| !is_part(block));
+        let follows = !self.media.is_empty() || turns.iter().flat_map(|turn| &turn.blocks).any(is_part);
+        if results && follows && self.parts.dialect.quirks.bridges_results {
+            // The provider refuses a user message behind tool messages.
+            self.json.begin_object().key("role").string("assistant").key("content").string(BRIDGE);
+            self.json.end_object();
         }
         for turn in turns {
             let only_results = !turn.blocks.is_empty() && !turn.blocks.iter().any(is_part);

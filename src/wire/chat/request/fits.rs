@@ -10,7 +10,7 @@ use crate::wire::watch::{elements, members};
 
 /// Returns whether a valid request can be sent to the provider unchanged.
 pub fn fits(body: &str, dialect: &Dialect<'_>) -> bool {
-    let mut fit = Fit { dialect, stream: false, fits: true };
+    let mut fit = Fit { dialect, stream: false, fits: true, last: Last::Start };
     let read = members(&mut Cursor::new(body), |key, json| fit.member(key, json));
     read.is_ok() && fit.fits && (fit.stream || !(dialect.quirks.streams_only || dialect.quirks.quiet_whole))
 }
@@ -19,6 +19,17 @@ struct Fit<'r, 'd> {
     dialect: &'r Dialect<'d>,
     stream: bool,
     fits: bool,
+    /// Last message of the conversation so far.
+    last: Last,
+}
+
+/// Kind of a message that decides what may follow it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    Start,
+    System,
+    Tool,
+    Other,
 }
 
 impl Fit<'_, '_> {
@@ -73,25 +84,42 @@ impl Fit<'_, '_> {
             match key.escaped() {
                 "role" => role = json.raw()?.as_str().unwrap_or_default(),
                 "name" => named = !json.raw()?.is_null(),
-                "content" if habits.joins_texts && json.kind()? == ValueKind::Array => {
+                "content"
+                    if (habits.joins_texts || !self.dialect.image_input)
+                        && json.kind()? == ValueKind::Array =>
+                {
                     let (mut texts, mut others) = (0, 0);
                     elements(json, |json| {
-                        *(if is_type(json.raw()?, "text") { &mut texts } else { &mut others }) += 1;
+                        let part = json.raw()?;
+                        *(if is_type(part, "text") { &mut texts } else { &mut others }) += 1;
+                        self.fits &= self.dialect.image_input || !is_type(part, "image_url");
                         Ok(())
                     })?;
                     // Only a list of nothing but texts must be joined to a string.
-                    self.fits &= others > 0 || texts == 0;
+                    self.fits &= !habits.joins_texts || others > 0 || texts == 0;
                 }
                 "tool_calls" => called = !json.raw()?.is_void(),
                 "tool_call_id" if habits.nine_letter_ids => {
                     let id = json.raw()?.as_str().unwrap_or_default();
                     self.fits &= id.escaped().len() == 9;
                 }
-                "reasoning_content" | "reasoning" => reasons = !json.raw()?.is_void(),
+                name @ ("reasoning_content" | "reasoning") => {
+                    reasons = !json.raw()?.is_void();
+                    self.fits &= !(reasons && habits.lacks(name));
+                }
                 _ => json.skip()?,
             }
             Ok(())
         })?;
+        let kind = match role.escaped() {
+            "system" | "developer" => Last::System,
+            "tool" | "function" => Last::Tool,
+            _ => Last::Other,
+        };
+        let is_later = kind == Last::System && !matches!(self.last, Last::Start | Last::System);
+        self.fits &= self.dialect.system_in_middle || !is_later;
+        self.fits &= !(habits.bridges_results && self.last == Last::Tool && role.is("user"));
+        self.last = kind;
         // Tool results carry the name of their tool, which even providers without other names accept.
         self.fits &= !(named && habits.lacks("name")) || role.is("tool");
         self.fits &= !(role.is("developer") && habits.lacks("developer_role"));

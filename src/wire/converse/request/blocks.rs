@@ -385,7 +385,7 @@ fn reasoning<'a>(place: Place<'_>, value: RawJson<'a>) -> Result<Block<'a>, ApiE
 
 /// Reads a signature that is a blob: in base64, the envelope of a signature that was translated; otherwise the one of
 /// the format's own provider, which stays as it is.
-fn blob_signature(blob: JsonStr<'_>) -> Option<ProviderSignature<'_>> {
+pub(in crate::wire) fn blob_signature(blob: JsonStr<'_>) -> Option<ProviderSignature<'_>> {
     let decoded = STANDARD.decode_to_vec(blob.decode().as_bytes()).ok();
     let envelope = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
     let opened = envelope.as_deref().and_then(|text| {

@@ -9,10 +9,13 @@ mod decode;
 mod document;
 mod encode;
 mod fields;
+mod own;
 mod plan;
 mod read;
 mod tools;
 mod turns;
 
+pub(in crate::wire) use blocks::blob_signature;
 pub use decode::decode;
 pub use encode::encode;
+pub use own::split_element;

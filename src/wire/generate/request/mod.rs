@@ -17,3 +17,4 @@ mod turns;
 
 pub use decode::{decode, unknown};
 pub use encode::encode;
+pub(in crate::wire) use model::requires_signatures;

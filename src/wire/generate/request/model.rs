@@ -18,7 +18,7 @@ fn is_third(model: &str) -> bool {
 }
 
 /// Returns whether the model rejects a call without a signature.
-pub(super) fn requires_signatures(model: &str) -> bool {
+pub(in crate::wire) fn requires_signatures(model: &str) -> bool {
     is_third(model)
 }
 

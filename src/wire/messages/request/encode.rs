@@ -9,7 +9,7 @@ use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking};
 use crate::json::{Cursor, JsonStr, RawJson, RopeBuilder, ValueKind, Writer};
 use crate::wire::Format;
 use crate::wire::automatic_marks::{AutomaticMarks, is_blank};
-use crate::wire::codec::{LossNotes, WrittenIds};
+use crate::wire::codec::{LossNotes, WrittenIds, has_type};
 use crate::wire::watch::{elements, members};
 
 /// Maximum number of cache marks. The provider refuses a request with more.
@@ -130,9 +130,24 @@ impl<'a> RequestWriter<'_, '_, 'a> {
                 (Think::Unsaid, limit)
             }
             // The budget must be smaller than `max_tokens`: add it to the client's limit, which covers the text only.
-            Think::Budget(tokens) if limit <= tokens => (think, tokens.saturating_add(limit)),
+            Think::Budget(tokens) if limit <= tokens => self.fitting(tokens, limit),
             _ => (think, limit),
         }
+    }
+
+    /// Returns a budget and `max_tokens` for a budget that the client's limit, which covers the text only, is to be added
+    /// to: both within the output limit of the model.
+    fn fitting(&mut self, budget: u64, limit: u64) -> (Think, u64) {
+        let most = self.dialect.max_output;
+        let sum = budget.saturating_add(limit);
+        // A limit below the largest budget is no limit of the model, but what is sent without one of the client.
+        let is_known = matches!(self.dialect.reasoning, ReasoningSupport::Budget { max, .. } if max <= most);
+        if sum <= most || !is_known || most <= MIN_BUDGET {
+            return (Think::Budget(budget), sum);
+        }
+        self.notes.clamp("budget_tokens");
+        let text = limit.min(most - MIN_BUDGET);
+        (Think::Budget((most - text).max(MIN_BUDGET)), most.max(MIN_BUDGET + text))
     }
 
     fn sampling(&mut self, reasoning: bool) {
@@ -201,7 +216,23 @@ impl<'a> RequestWriter<'_, '_, 'a> {
         }
     }
 
+    /// Returns the client's own reasoning setting, if it is the one that is sent.
+    fn own_thinking(&self, think: Think) -> Option<RawJson<'a>> {
+        let said = self.own_member("thinking")?;
+        let is_same = match (think, self.request.thinking) {
+            (Think::Budget(sent), Thinking::Budget(wished)) => sent == wished,
+            (Think::Off, Thinking::Off) => true,
+            (Think::Adaptive(_), Thinking::Adaptive | Thinking::Effort(_)) => has_type(said, "adaptive"),
+            _ => false,
+        };
+        Some(said).filter(|_| is_same)
+    }
+
     fn thinking(&mut self, think: Think) {
+        if let Some(said) = self.own_thinking(think) {
+            self.json.key("thinking").raw(said);
+            return;
+        }
         let own = self.notes.from() == Format::Messages;
         let shown = self.request.show_thinking;
         let display = match think {
@@ -239,6 +270,11 @@ impl<'a> RequestWriter<'_, '_, 'a> {
             _ => None,
         };
         let kept_effort = self.extra("output_config.effort").filter(|_| own && effort.is_none());
+        let refused = kept_effort.filter(|_| !self.dialect.effort_beside_budget);
+        if refused.is_some() {
+            self.notes.lose("reasoning_effort");
+        }
+        let kept_effort = kept_effort.filter(|_| refused.is_none());
         let task_budget = self.extra("output_config.task_budget").filter(|_| own);
         let schema = match self.request.output {
             OutputFormat::Text => None,
@@ -269,11 +305,20 @@ impl<'a> RequestWriter<'_, '_, 'a> {
             schema::write(schema, rules, false, &mut self.json);
             self.json.end_object();
         }
+        self.rest(self.own_member("output_config"), &["effort", "task_budget", "format"]);
         self.json.end_object();
     }
 
     /// Writes the user id and the service tier.
     fn account(&mut self) {
+        if self.request.source.is_some() {
+            for name in ["metadata", "service_tier"] {
+                if let Some(value) = self.own_member(name) {
+                    self.json.key(name).raw(value);
+                }
+            }
+            return;
+        }
         let safety_identifier = self.extra("safety_identifier").and_then(RawJson::as_str);
         if let Some(user) = self.request.user.or(safety_identifier) {
             self.json.key("metadata").begin_object().key("user_id").paste(user).end_object();
@@ -308,6 +353,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
                 "output_config.effort"
                 | "output_config.task_budget"
                 | "thinking.type"
+                | "search_result"
                 | "input_examples"
                 | "eager_input_streaming"
                 | "defer_loading"

@@ -22,6 +22,8 @@ pub(super) struct Plan<'r, 'a> {
     pub(super) messages: Vec<Message<'r, 'a>>,
     /// Whether the last turn is a prefill of the response. It must not end in white space.
     pub(super) prefill: bool,
+    /// Instructions that wait for a place behind a turn of the user.
+    later: Vec<&'r Block<'a>>,
 }
 
 /// Blocks of a turn. Most turns have one or two, which need no allocation.
@@ -68,6 +70,10 @@ impl<'r, 'a> Plan<'r, 'a> {
                 plan.turn(turn, dialect, notes);
             }
         }
+        plan.place_before(Role::Assistant);
+        // Without a place, they precede the conversation.
+        let left = std::mem::take(&mut plan.later);
+        plan.system.extend(left);
         for message in plan.messages.iter_mut().filter(|message| !message.results.is_empty()) {
             message.results.append(&mut message.blocks);
             message.blocks = std::mem::take(&mut message.results);
@@ -100,10 +106,21 @@ impl<'r, 'a> Plan<'r, 'a> {
                 _ => notes.lose("system_content"),
             }
         }
-        if in_middle && !blocks.is_empty() {
+        if in_middle && dialect.system_follows_user {
+            self.later.append(&mut blocks);
+        } else if in_middle && !blocks.is_empty() {
             self.messages.push(Message::new(Role::System, blocks.into()));
         } else {
             self.system.append(&mut blocks);
+        }
+    }
+
+    /// Places instructions that must follow a turn of the user, before a turn of this role.
+    fn place_before(&mut self, role: Role) {
+        let follows_user = self.messages.last().is_some_and(|last| last.role == Role::User);
+        if role == Role::Assistant && follows_user && !self.later.is_empty() {
+            let blocks = std::mem::take(&mut self.later);
+            self.messages.push(Message::new(Role::System, blocks.into()));
         }
     }
 
@@ -139,6 +156,7 @@ impl<'r, 'a> Plan<'r, 'a> {
             let role = if is_result { Role::User } else { turn.role };
             let joins = self.messages.last().is_some_and(|last| last.role == role);
             if !joins {
+                self.place_before(role);
                 self.messages.push(Message::new(role, SmallVec::new()));
             }
             let Some(last) = self.messages.last_mut() else { continue };

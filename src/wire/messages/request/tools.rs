@@ -2,6 +2,7 @@
 
 use super::decode::TOOL_SEARCH;
 use super::encode::RequestWriter;
+use super::own;
 use super::schema;
 use crate::canonical::dialect::Structured;
 use crate::canonical::request::{Extra, Search};
@@ -56,8 +57,10 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         for tool in self.offered() {
             self.tool(tool);
         }
-        if let Some(search) = search {
-            self.search(search);
+        match (search, self.own_search()) {
+            (Some(_), Some(own)) => self.server_tool(own),
+            (Some(search), None) => self.search(search),
+            (None, _) => {}
         }
         if own {
             for tool in self.request.extra.iter().filter(is_server) {
@@ -113,7 +116,9 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         for extra in tool.extra.iter().filter(|extra| own && !self.dialect.quirks.lacks(extra.name)) {
             self.json.key(extra.name).raw(extra.value);
         }
-        self.write_mark(tool.cache, self.automatic.of_tool(tool));
+        let element = self.own_tool(tool.name).or_else(|| self.own_tool(tool.description));
+        self.write_own_mark(tool.cache, self.automatic.of_tool(tool), element);
+        self.rest(element, own::TOOL);
         self.json.end_object();
     }
 

@@ -1,12 +1,14 @@
 //! Encoder of system prompt and turns.
 
 use super::encode::RequestWriter;
+use super::own;
 use super::plan::{DocumentForm, Message, Plan, call_id, check_result_block, image_type, trimmed};
 use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, ResultObject, Role, SearchResult};
-use crate::json::{JsonStr, RawJson, with_whole_characters};
+use crate::json::{Cursor, JsonStr, RawJson, with_whole_characters};
 use crate::wire::Format;
 use crate::wire::automatic_marks::is_blank;
 use crate::wire::messages::arguments;
+use crate::wire::watch::members;
 
 impl RequestWriter<'_, '_, '_> {
     /// Writes `system` and `messages`.
@@ -59,22 +61,36 @@ impl RequestWriter<'_, '_, '_> {
     /// Writes the client's cache mark of an element, or the automatic one if there is one and the prompt is long
     /// enough.
     pub(super) fn write_mark(&mut self, mark: Option<CacheBreakpoint>, automatic: Option<CacheBreakpoint>) {
+        self.write_own_mark(mark, automatic, None);
+    }
+
+    /// Same as [`write_mark`](Self::write_mark), for an element that the client wrote in this format.
+    pub(super) fn write_own_mark(
+        &mut self,
+        mark: Option<CacheBreakpoint>,
+        automatic: Option<CacheBreakpoint>,
+        element: Option<RawJson<'_>>,
+    ) {
         let Some(start) = self.prompt_start.filter(|_| automatic.is_some() && mark.is_none()) else {
-            return self.write_breakpoint(mark);
+            return self.write_breakpoint(mark, element);
         };
         if self.automatic.may_cache(self.json.written() - start) {
             self.notes.count_breakpoint();
-            self.write_breakpoint(automatic);
+            self.write_breakpoint(automatic, None);
         }
     }
 
     /// Writes a cache mark, unless the maximum is exceeded.
-    fn write_breakpoint(&mut self, mark: Option<CacheBreakpoint>) {
+    fn write_breakpoint(&mut self, mark: Option<CacheBreakpoint>, element: Option<RawJson<'_>>) {
         let Some(mark) = mark else { return };
         if self.surplus_marks > 0 {
             // Drop the first marks: a later mark covers the same prefix.
             self.surplus_marks -= 1;
             self.notes.lose("cache_control");
+            return;
+        }
+        if let Some(own) = element.and_then(|element| self.own_mark(element)) {
+            self.json.key("cache_control").raw(own);
             return;
         }
         self.json.key("cache_control").begin_object().key("type").string("ephemeral");
@@ -85,8 +101,10 @@ impl RequestWriter<'_, '_, '_> {
     }
 
     fn text(&mut self, text: JsonStr<'_>, mark: Option<CacheBreakpoint>, automatic: Option<CacheBreakpoint>) {
+        let element = self.element(text.escaped(), &["text"]);
         self.json.begin_object().key("type").string("text").key("text").paste(text);
-        self.write_mark(mark, automatic);
+        self.write_own_mark(mark, automatic, element);
+        self.rest(element, own::TEXT);
         self.json.end_object();
     }
 
@@ -96,13 +114,18 @@ impl RequestWriter<'_, '_, '_> {
             Block::Text { text, cache, .. } => self.text(*text, *cache, automatic),
             Block::Refusal { text } => self.text(*text, None, None),
             Block::Image { source, cache, .. } => {
+                let element = self.element(place_of(source), &["image"]);
                 self.json.begin_object().key("type").string("image");
                 self.source(*source);
-                self.write_mark(*cache, automatic);
+                self.write_own_mark(*cache, automatic, element);
+                self.rest(element, own::IMAGE);
                 self.json.end_object();
             }
             Block::SearchResult(result) => self.search_result(result, automatic),
             Block::File { source, name, cache } => self.file(*source, *name, (*cache, automatic)),
+            Block::Reasoning { .. } if let Some(own) = self.own_reasoning(block) => {
+                self.json.raw(own);
+            }
             Block::Reasoning { text, signature: Some(seal), hidden } => {
                 let seal = JsonStr::from_escaped(&seal.text);
                 self.json.begin_object().key("type");
@@ -126,11 +149,15 @@ impl RequestWriter<'_, '_, '_> {
                 let id = self.ids.call(call_id(*id));
                 self.json.key("id").string(&id).key("name").paste(*name).key("input");
                 self.input(*input);
-                self.write_breakpoint(*cache);
+                let part = if let Input::Object(object) = input { object.text() } else { name.escaped() };
+                let element = self.element(part, &["tool_use"]);
+                self.write_breakpoint(*cache, element);
+                self.rest(element, own::TOOL_USE);
                 self.json.end_object();
             }
             Block::ToolResult { id, content, object, error, cache, .. } => {
                 self.json.begin_object().key("type").string("tool_result");
+                let element = self.element(id.escaped(), &["tool_result"]);
                 let id = self.ids.result(call_id(*id));
                 self.json.key("tool_use_id").string(&id);
                 let failed = match object {
@@ -144,7 +171,8 @@ impl RequestWriter<'_, '_, '_> {
                 if *error || failed {
                     self.json.key("is_error").boolean(true);
                 }
-                self.write_mark(*cache, automatic);
+                self.write_own_mark(*cache, automatic, element);
+                self.rest(element, own::TOOL_RESULT);
                 self.json.end_object();
             }
             Block::Opaque { raw, .. } => {
@@ -152,6 +180,23 @@ impl RequestWriter<'_, '_, '_> {
             }
             Block::Reasoning { signature: None, .. } | Block::Audio { .. } | Block::Video { .. } => {}
         }
+    }
+
+    /// Returns the client's cache mark of an element, if the platform takes it as it is.
+    fn own_mark<'e>(&self, element: RawJson<'e>) -> Option<RawJson<'e>> {
+        let mut own = None;
+        members(&mut Cursor::new(element.text()), |key, json| {
+            let value = json.raw()?;
+            if key.is("cache_control") {
+                own = Some(value);
+            }
+            Ok(())
+        })
+        .ok()?;
+        let is_usual = |mark: &RawJson<'_>| {
+            !mark.text().contains("persistent") && !self.dialect.quirks.lacks("cache_control.scope")
+        };
+        own.filter(is_usual)
     }
 
     fn source(&mut self, source: MediaSource<'_>) {
@@ -295,5 +340,15 @@ impl RequestWriter<'_, '_, '_> {
             None => self.json.string(object.raw().text()),
         };
         object.wraps_error()
+    }
+}
+
+/// Returns the part of the request where media is.
+fn place_of<'a>(source: &MediaSource<'a>) -> &'a str {
+    match source {
+        MediaSource::Base64 { data: part, .. }
+        | MediaSource::Url { url: part, .. }
+        | MediaSource::Id { id: part }
+        | MediaSource::Text { text: part } => part.escaped(),
     }
 }

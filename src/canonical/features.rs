@@ -1,0 +1,76 @@
+//! Features of a request that not every model takes: what decides whether the bytes of a client pass unchanged to a target
+//! of the client's own format.
+
+/// Set of features: those that a request has, or those that a model refuses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestFeatures(u32);
+
+impl RequestFeatures {
+    /// No feature.
+    pub const NONE: RequestFeatures = RequestFeatures(0);
+    /// An envelope of the gateway around what a provider signed ([`SealedSignature`](super::SealedSignature)), or an id
+    /// that carries one.
+    pub const ENVELOPE: RequestFeatures = RequestFeatures(1);
+    /// Reasoning with an empty signature.
+    pub const UNSIGNED: RequestFeatures = RequestFeatures(1 << 1);
+    /// An id of a tool call with other characters than letters, digits, `_` and `-`.
+    pub const ODD_ID: RequestFeatures = RequestFeatures(1 << 2);
+    /// An id of a tool call with other characters than these, `.` and `:`.
+    pub const STRANGE_ID: RequestFeatures = RequestFeatures(1 << 3);
+    /// An id of a tool call of more than 40 characters.
+    pub const LONG_ID: RequestFeatures = RequestFeatures(1 << 4);
+    /// An id of a tool call of more than 64 characters.
+    pub const OVERLONG_ID: RequestFeatures = RequestFeatures(1 << 5);
+    /// Instructions behind the beginning of the conversation.
+    pub const LATER_SYSTEM: RequestFeatures = RequestFeatures(1 << 6);
+    /// Instructions behind the beginning that do not follow a turn of the user, do not precede one of the model, or stand
+    /// in two turns in a row.
+    pub const MISPLACED_SYSTEM: RequestFeatures = RequestFeatures(1 << 18);
+    /// An image.
+    pub const IMAGE: RequestFeatures = RequestFeatures(1 << 7);
+    /// A schema of a tool with a union at its root.
+    pub const ROOT_UNION: RequestFeatures = RequestFeatures(1 << 8);
+    /// A tool choice that requires a call.
+    pub const FORCED_TOOL: RequestFeatures = RequestFeatures(1 << 9);
+    /// A tool choice that requires a call, beside a reasoning budget.
+    pub const FORCED_WITH_BUDGET: RequestFeatures = RequestFeatures(1 << 10);
+    /// Reasoning that the model measures out itself.
+    pub const ADAPTIVE: RequestFeatures = RequestFeatures(1 << 11);
+    /// A reasoning budget.
+    pub const BUDGET: RequestFeatures = RequestFeatures(1 << 12);
+    /// Reasoning switched off.
+    pub const REASONING_OFF: RequestFeatures = RequestFeatures(1 << 13);
+    /// A reasoning effort.
+    pub const EFFORT: RequestFeatures = RequestFeatures(1 << 14);
+    /// A sampling parameter with another value than its default.
+    pub const SAMPLING: RequestFeatures = RequestFeatures(1 << 15);
+    /// Both `temperature` and `top_p`.
+    pub const BOTH_SAMPLING: RequestFeatures = RequestFeatures(1 << 16);
+    /// A conversation that ends with the model's turn.
+    pub const PREFILL: RequestFeatures = RequestFeatures(1 << 17);
+
+    /// Returns the union of both sets.
+    pub const fn with(self, other: RequestFeatures) -> RequestFeatures {
+        RequestFeatures(self.0 | other.0)
+    }
+
+    /// Returns the features that both sets have.
+    pub const fn common(self, other: RequestFeatures) -> RequestFeatures {
+        RequestFeatures(self.0 & other.0)
+    }
+
+    /// Returns these features without the others.
+    pub const fn without(self, other: RequestFeatures) -> RequestFeatures {
+        RequestFeatures(self.0 & !other.0)
+    }
+
+    /// Returns these features if `holds`, and none otherwise.
+    pub const fn when(self, holds: bool) -> RequestFeatures {
+        if holds { self } else { RequestFeatures::NONE }
+    }
+
+    /// Returns whether the sets have a feature in common.
+    pub const fn intersects(self, other: RequestFeatures) -> bool {
+        self.0 & other.0 != 0
+    }
+}

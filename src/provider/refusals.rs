@@ -1,0 +1,78 @@
+//! Features of requests that models refuse in their own format: what decides whether a client's bytes pass unchanged.
+//!
+//! Most follow from the capability profile. What an API refuses for all of its models is a row of a table here, with its
+//! source.
+
+use super::{Preset, Provider};
+use crate::canonical::dialect::{ReasoningSupport, SamplingSupport};
+use crate::canonical::{Dialect, RequestFeatures as Features};
+use crate::wire::Api;
+
+/// Claude, wherever it is served: 400 "Invalid `signature` in `thinking` block", "String should match pattern
+/// '^[a-zA-Z0-9_-]+$'", "should have at most 64 characters", "input_schema does not support oneOf, allOf, or anyOf at the
+/// top level", "Thinking may not be enabled when tool_choice forces tool use" (Anthropic API, November 2026).
+const CLAUDE: Features = Features::UNSIGNED
+    .with(Features::ODD_ID)
+    .with(Features::OVERLONG_ID)
+    .with(Features::ROOT_UNION)
+    .with(Features::FORCED_WITH_BUDGET);
+/// Converse: member `toolUseId` of 1 to 64 of `[a-zA-Z0-9_.:-]` (Amazon Bedrock API reference, "ToolUseBlock", November
+/// 2026); reasoning without signature is refused by the models that sign it.
+const CONVERSE: Features = Features::UNSIGNED.with(Features::STRANGE_ID).with(Features::OVERLONG_ID);
+/// OpenAI: 400 "Invalid schema for function: schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf' at the top
+/// level" (OpenAI API, "Function calling", November 2026).
+const OPENAI: Features = Features::ROOT_UNION;
+
+/// Returns what a model refuses in requests of the API's format.
+pub(super) fn refused(provider: &Provider, api: Api, dialect: &Dialect<'_>) -> Features {
+    let is_openai = matches!(provider.preset, Preset::OpenAi | Preset::Azure);
+    let of_api = match api {
+        Api::Messages if dialect.model.contains("claude") => CLAUDE.with(of_claude(dialect)),
+        Api::Converse => CONVERSE,
+        Api::Chat if is_openai => OPENAI.with(Features::LONG_ID).with(of_openai(dialect)),
+        Api::Responses if is_openai => OPENAI.with(Features::OVERLONG_ID).with(of_openai(dialect)),
+        Api::Generate => of_gemini(dialect),
+        Api::Chat | Api::Messages | Api::Responses => Features::NONE,
+        _ => return Features::NONE,
+    };
+    Features::ENVELOPE.with(of_api).with(Features::IMAGE.when(!dialect.image_input))
+}
+
+fn of_claude(dialect: &Dialect<'_>) -> Features {
+    let reasoning = match dialect.reasoning {
+        ReasoningSupport::Fixed => Features::ADAPTIVE.with(Features::BUDGET),
+        ReasoningSupport::Budget { .. } | ReasoningSupport::Effort { .. } => Features::ADAPTIVE,
+        // Models of 4.6 still take a budget, and have sampling parameters.
+        ReasoningSupport::Adaptive { off, .. } => Features::BUDGET
+            .when(dialect.sampling == SamplingSupport::None)
+            .with(Features::REASONING_OFF.when(!off)),
+    };
+    let sampling = match dialect.sampling {
+        SamplingSupport::All => Features::NONE,
+        SamplingSupport::One => Features::BOTH_SAMPLING,
+        SamplingSupport::None => Features::SAMPLING,
+    };
+    let system = match (dialect.system_in_middle, dialect.system_follows_user) {
+        (true, false) => Features::NONE,
+        (true, true) => Features::MISPLACED_SYSTEM,
+        (false, _) => Features::LATER_SYSTEM,
+    };
+    reasoning
+        .with(sampling)
+        .with(system)
+        .with(Features::EFFORT.when(!dialect.effort_beside_budget))
+        .with(Features::FORCED_TOOL.when(!dialect.forced_tools))
+        .with(Features::PREFILL.when(!dialect.prefill))
+}
+
+/// Models that always reason take no sampling parameters. Those whose reasoning can be off take them while it is off,
+/// which is their default.
+fn of_openai(dialect: &Dialect<'_>) -> Features {
+    let always = matches!(dialect.reasoning, ReasoningSupport::Effort { off: false, .. });
+    Features::SAMPLING.when(always && dialect.sampling == SamplingSupport::None)
+}
+
+/// Generation 2.5 has budgets only (Gemini API, "Thinking", November 2026); later models take both.
+fn of_gemini(dialect: &Dialect<'_>) -> Features {
+    Features::EFFORT.when(matches!(dialect.reasoning, ReasoningSupport::Budget { .. }))
+}

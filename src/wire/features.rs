@@ -1,0 +1,301 @@
+//! Features of a request body that not every target of its format takes, from what the scan noted and from a few short
+//! members. The conversation is not read for them.
+//!
+//! Must not live here: what a target refuses ([`Dialect::refuses`](crate::canonical::Dialect::refuses)), which the tables
+//! of the providers say.
+
+use bytes::Bytes;
+
+use super::fields::{CONTENT, chat, converse, generate, messages, responses};
+use super::request::{Body, BodyReader};
+use super::{Api, watch};
+use crate::canonical::RequestFeatures as Features;
+use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
+
+/// Bits that looks at values note, above those of the words.
+mod bits {
+    pub(super) const ENVELOPE: u32 = 1 << 20;
+    pub(super) const UNSIGNED: u32 = 1 << 21;
+    /// A signature that could not be looked at.
+    pub(super) const UNKNOWN: u32 = 1 << 22;
+    pub(super) const ODD: u32 = 1 << 23;
+    pub(super) const STRANGE: u32 = 1 << 24;
+    pub(super) const LONG: u32 = 1 << 25;
+    pub(super) const OVERLONG: u32 = 1 << 26;
+}
+
+/// Features of what providers signed and of ids.
+pub(super) const PROVENANCE: Features = Features::ENVELOPE
+    .with(Features::UNSIGNED)
+    .with(Features::ODD_ID)
+    .with(Features::STRANGE_ID)
+    .with(Features::LONG_ID)
+    .with(Features::OVERLONG_ID);
+
+/// Beginning of an envelope, as it is and in base64.
+const BEGINNINGS: [&[u8]; 2] = [b"gw1.", b"Z3cx"];
+/// What carries an envelope behind an id.
+const CARRIER: &[u8] = b"__gw1";
+/// Beginning of the id of an item that the gateway made to carry the signature of a text.
+const SEAL_OF_TEXT: &[u8] = b"rs_of_text_";
+
+/// Looks at a signature.
+pub(super) fn look_at_seal(seal: Option<&[u8]>) -> u32 {
+    match seal {
+        None => bits::UNKNOWN,
+        Some([]) => bits::UNSIGNED,
+        Some(seal) if BEGINNINGS.iter().any(|start| seal.starts_with(start)) => bits::ENVELOPE,
+        Some(_) => 0,
+    }
+}
+
+/// Looks at the id of a tool call.
+pub(super) fn look_at_id(id: Option<&[u8]>) -> u32 {
+    // An id with escapes is odd; one that is cut between two pieces and not read is long.
+    let Some(id) = id else { return bits::ODD | bits::STRANGE | bits::LONG | bits::OVERLONG };
+    let mut found = 0;
+    for byte in id {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => {}
+            b'.' | b':' => found |= bits::ODD,
+            _ => found |= bits::ODD | bits::STRANGE,
+        }
+    }
+    if id.len() > 40 {
+        found |= if id.len() > 64 { bits::LONG | bits::OVERLONG } else { bits::LONG };
+    }
+    found | carried(id)
+}
+
+/// Looks at the id of an item of the responses format.
+pub(super) fn look_at_item_id(id: Option<&[u8]>) -> u32 {
+    match id {
+        None => bits::UNKNOWN,
+        Some(id) if id.starts_with(SEAL_OF_TEXT) => bits::ENVELOPE,
+        Some(id) => carried(id),
+    }
+}
+
+fn carried(id: &[u8]) -> u32 {
+    if memchr::memmem::find(id, CARRIER).is_some() { bits::ENVELOPE } else { 0 }
+}
+
+impl Body {
+    /// Returns whether the request offers tools.
+    pub fn has_tools(&self) -> bool {
+        let tools = match self.api {
+            Api::Chat => chat::TOOLS,
+            Api::Messages => messages::TOOLS,
+            Api::Responses => responses::TOOLS,
+            Api::Generate => generate::TOOLS,
+            Api::Converse => converse::TOOL_CONFIG,
+            _ => return false,
+        };
+        self.member(tools).is_some_and(|tools| tools.kind != ValueKind::Null && tools.value.len() > 2)
+    }
+
+    /// Returns whether a chat request sets a reasoning effort.
+    pub fn has_effort(&self) -> bool {
+        let effort = self.member(chat::REASONING_EFFORT).filter(|_| self.api == Api::Chat);
+        effort.is_some_and(|effort| !matches!(&*self.text.view(effort.value.clone()), "null" | "\"none\""))
+    }
+
+    /// Returns which of these features the request has, and perhaps others.
+    pub fn features(&self, asked: Features) -> Features {
+        let words = self.words_found;
+        let has = |mask: u32| words & mask != 0;
+        let found = Features::ENVELOPE
+            .when(has(bits::ENVELOPE) || self.may_hide_envelope() && self.holds_envelope())
+            .with(Features::UNSIGNED.when(has(bits::UNSIGNED)))
+            .with(Features::ODD_ID.when(has(bits::ODD)))
+            .with(Features::STRANGE_ID.when(has(bits::STRANGE)))
+            .with(Features::LONG_ID.when(has(bits::LONG)))
+            .with(Features::OVERLONG_ID.when(has(bits::OVERLONG)));
+        let (image, union) = match self.api {
+            Api::Chat => (0, chat::UNION),
+            Api::Messages => (messages::IMAGE, messages::UNION),
+            Api::Responses => (responses::IMAGE, responses::UNION),
+            Api::Converse => (converse::IMAGE, converse::UNION),
+            _ => (0, 0),
+        };
+        let found = found.with(Features::IMAGE.when(has(image))).with(Features::ROOT_UNION.when(has(union)));
+        match self.api {
+            Api::Chat => found.with(self.sampling([chat::TEMPERATURE, chat::TOP_P])),
+            Api::Messages => found.with(self.messages_features(asked)),
+            Api::Responses => found.with(self.sampling([responses::TEMPERATURE, responses::TOP_P])),
+            Api::Generate => found.with(self.generate_features()),
+            _ => found,
+        }
+    }
+
+    /// Returns whether edits settle these features, which the target refuses. If not, the body is encoded again: where the
+    /// order of the conversation or several members are concerned.
+    pub fn is_settled_by_edits(&self, held: Features) -> bool {
+        if held == Features::NONE {
+            return true;
+        }
+        let elements = PROVENANCE.with(Features::IMAGE).with(Features::ROOT_UNION);
+        let edited = match self.api {
+            Api::Messages => {
+                // Without the reasoning before a call, the budget must go as well.
+                let has_budget = self.features(Features::BUDGET).intersects(Features::BUDGET);
+                let is_signed = held.intersects(Features::ENVELOPE.with(Features::UNSIGNED));
+                if has_budget && is_signed { Features::NONE } else { elements }
+            }
+            Api::Responses => elements.with(Features::SAMPLING),
+            Api::Generate => PROVENANCE,
+            Api::Converse => elements,
+            _ => Features::NONE,
+        };
+        held.without(edited) == Features::NONE
+    }
+
+    /// Returns whether there may be an envelope that the scan has not looked at.
+    fn may_hide_envelope(&self) -> bool {
+        let words = match self.api {
+            Api::Chat => chat::SIGNED,
+            Api::Messages => messages::REDACTED,
+            _ => 0,
+        };
+        self.words_found & (bits::UNKNOWN | words) != 0
+    }
+
+    /// Searches the conversation for the beginning of an envelope.
+    fn holds_envelope(&self) -> bool {
+        let Some(content) = self.member(CONTENT) else { return false };
+        let text = self.text.view(content.value.clone());
+        BEGINNINGS.iter().any(|start| memchr::memmem::find(text.as_bytes(), start).is_some())
+            || memchr::memmem::find(text.as_bytes(), CARRIER).is_some()
+    }
+
+    /// Returns the features of `temperature` and `top_p`.
+    fn sampling(&self, members: [usize; 2]) -> Features {
+        let [temperature, top_p] = members.map(|index| self.number(index));
+        let is_set = |figure: Option<f64>| figure.is_some_and(|figure| figure != 1.0);
+        Features::SAMPLING
+            .when(is_set(temperature) || is_set(top_p))
+            .with(Features::BOTH_SAMPLING.when(temperature.is_some() && top_p.is_some()))
+    }
+
+    /// Returns a member that is a number. `None` for one that is not, and for -1, which some SDKs send for "not set".
+    fn number(&self, index: usize) -> Option<f64> {
+        let member = self.member(index).filter(|member| member.kind == ValueKind::Number)?;
+        self.text.view(member.value.clone()).parse().ok().filter(|figure| *figure != -1.0)
+    }
+
+    /// Calls `each` for the members of a member that is an object.
+    fn each_member(&self, index: usize, mut each: impl FnMut(&str, RawJson<'_>)) {
+        let Some(member) = self.member(index).filter(|member| member.kind == ValueKind::Object) else {
+            return;
+        };
+        let text = self.text.view(member.value.clone());
+        // Cannot fail: the scan has validated the text.
+        let _ = watch::members(&mut Cursor::new(&text), |key, json| {
+            let value = json.raw()?;
+            if !value.is_null() {
+                each(key.escaped(), value);
+            }
+            Ok(())
+        });
+    }
+
+    fn messages_features(&self, asked: Features) -> Features {
+        let mut found = self.sampling([messages::TEMPERATURE, messages::TOP_P]);
+        found = found.with(Features::SAMPLING.when(self.number(messages::TOP_K).is_some()));
+        if self.words_found & messages::SYSTEM_ROLE != 0 {
+            let is_misplaced = asked.intersects(Features::MISPLACED_SYSTEM) && self.has_misplaced_system();
+            found = found.with(Features::LATER_SYSTEM).with(Features::MISPLACED_SYSTEM.when(is_misplaced));
+        }
+        self.each_member(messages::THINKING, |key, value| {
+            if key == "type" {
+                found = found.with(match value.as_str().unwrap_or_default().escaped() {
+                    "disabled" => Features::REASONING_OFF,
+                    "enabled" => Features::BUDGET,
+                    _ => Features::ADAPTIVE,
+                });
+            }
+        });
+        self.each_member(messages::OUTPUT_CONFIG, |key, _| {
+            found = found.with(Features::EFFORT.when(key == "effort"));
+        });
+        self.each_member(messages::TOOL_CHOICE, |key, value| {
+            let word = value.as_str().unwrap_or_default();
+            if key == "type" && (word.is("any") || word.is("tool")) {
+                let beside = Features::FORCED_WITH_BUDGET.when(found.intersects(Features::BUDGET));
+                found = found.with(Features::FORCED_TOOL).with(beside);
+            }
+        });
+        let is_prefilled = asked.intersects(Features::PREFILL) && self.ends_with_model();
+        found.with(Features::PREFILL.when(is_prefilled))
+    }
+
+    /// Returns whether instructions in the conversation do not follow a turn of the user, or do not precede one of the
+    /// model.
+    fn has_misplaced_system(&self) -> bool {
+        let Some(content) = self.member(CONTENT) else { return false };
+        let text = self.text.view(content.value.clone());
+        let (mut last, mut misplaced) = (JsonStr::default(), false);
+        let _ = watch::elements(&mut Cursor::new(&text), |json| {
+            let role = role_of(json.raw()?);
+            misplaced |= role.is("system") && !last.is("user") || last.is("system") && !role.is("assistant");
+            last = role;
+            Ok(())
+        });
+        misplaced
+    }
+
+    /// Returns whether the last message is one of the model.
+    fn ends_with_model(&self) -> bool {
+        let last = self.member(CONTENT).and_then(|list| self.tail(list)).and_then(|tail| tail.last().next());
+        let Some(last) = last else { return false };
+        let text = self.text.view(last.range.clone());
+        role_of(RawJson::from_text(&text)).is("assistant")
+    }
+
+    fn generate_features(&self) -> Features {
+        let mut found = Features::NONE;
+        for index in generate::GENERATION_CONFIG {
+            self.each_member(index, |key, value| {
+                if matches!(key, "thinkingConfig" | "thinking_config") {
+                    let _ = watch::members(&mut Cursor::new(value.text()), |key, json| {
+                        let is_set = !json.raw()?.is_null();
+                        found = found.with(match key.escaped() {
+                            "thinkingBudget" | "thinking_budget" => Features::BUDGET.when(is_set),
+                            "thinkingLevel" | "thinking_level" => Features::EFFORT.when(is_set),
+                            _ => Features::NONE,
+                        });
+                        Ok(())
+                    });
+                }
+            });
+        }
+        found
+    }
+}
+
+/// Returns whether a request to a provider has an envelope in the place of a signature or an id. For assertions.
+pub fn leaks_envelope<'p>(api: Api, pieces: impl Iterator<Item = &'p [u8]>) -> bool {
+    let mut reader = BodyReader::new(api, false);
+    for piece in pieces {
+        if reader.push(Bytes::copy_from_slice(piece)).is_err() {
+            return false;
+        }
+    }
+    reader.finish().is_ok_and(|body| body.words_found & bits::ENVELOPE != 0)
+}
+
+/// Returns the role of a message, which is mostly its first member. Empty if it has none.
+fn role_of(message: RawJson<'_>) -> JsonStr<'_> {
+    let mut json = Cursor::new(message.text());
+    let mut role = || {
+        json.begin_object().ok()?;
+        while let Some(key) = json.next_key().ok()? {
+            if key.is("role") {
+                return json.raw().ok()?.as_str();
+            }
+            json.skip().ok()?;
+        }
+        None
+    };
+    role().unwrap_or_default()
+}
