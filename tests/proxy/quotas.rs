@@ -312,7 +312,7 @@ async fn limit_below_the_cost_of_one_request_is_told_as_such() {
     .await;
 }
 
-/// An account whose limits are configured, and which nobody has credited: the refusal names the balance.
+/// An account whose limits are configured, and that has no credit: the refusal names the balance.
 #[tokio::test]
 async fn limit_of_an_account_is_no_credit() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
