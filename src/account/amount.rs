@@ -79,6 +79,16 @@ pub fn parse(text: &str) -> Result<i64, AmountError> {
     if negative && value != 0 { Err(AmountError::Negative) } else { Ok(value) }
 }
 
+/// Returns whether a text is digits, and a point and digits if there is a fraction: without the other notations of numbers that
+/// files have.
+pub fn is_plain(text: &str) -> bool {
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.split_once('.') {
+        Some((whole, fraction)) => is_digits(whole) && is_digits(fraction),
+        None => is_digits(text),
+    }
+}
+
 fn shifted(value: i64, digit: u8) -> Result<i64, AmountError> {
     let next = value.checked_mul(10).and_then(|value| value.checked_add(i64::from(digit)));
     next.filter(|value| *value <= LARGEST).ok_or(AmountError::TooLarge)

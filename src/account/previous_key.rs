@@ -19,32 +19,35 @@ struct PreviousKey {
 
 /// Earlier texts of keys, by their hashes. Most keys have none.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PreviousKeys(HashMap<KeyHash, PreviousKey, BuildHasherDefault<PassThrough>>);
+pub(super) struct PreviousKeys {
+    by_hash: HashMap<KeyHash, PreviousKey, BuildHasherDefault<PassThrough>>,
+    by_name: HashMap<Arc<str>, Vec<(KeyHash, i64)>>,
+}
 
 impl PreviousKeys {
     /// Adds an earlier text of a key. Returns the name of the key that has it already, if there is one; it is then not added.
     pub(super) fn insert(&mut self, hash: KeyHash, key: Arc<Key>, until: i64) -> Option<Arc<str>> {
-        if let Some(other) = self.0.get(&hash) {
+        if let Some(other) = self.by_hash.get(&hash) {
             return Some(other.key.name.clone());
         }
-        self.0.insert(hash, PreviousKey { key, until });
+        self.by_name.entry(key.name.clone()).or_default().push((hash, until));
+        self.by_hash.insert(hash, PreviousKey { key, until });
         None
     }
 
     /// Returns the key that had this text, valid or not. `None` if none had.
     pub(super) fn any(&self, hash: KeyHash) -> Option<&Arc<Key>> {
-        self.0.get(&hash).map(|previous| &previous.key)
+        self.by_hash.get(&hash).map(|previous| &previous.key)
     }
 
     /// Returns the key whose earlier text is valid at `now`, in Unix seconds. `None` if there is none.
     pub(super) fn find(&self, hash: KeyHash, now: i64) -> Option<&Arc<Key>> {
-        self.0.get(&hash).filter(|previous| previous.until > now).map(|previous| &previous.key)
+        self.by_hash.get(&hash).filter(|previous| previous.until > now).map(|previous| &previous.key)
     }
 
     /// Returns the earlier texts of a key with the ends of their validity, the latest end first.
     pub(super) fn of(&self, name: &str) -> Vec<(KeyHash, i64)> {
-        let all = self.0.iter().filter(|(_, previous)| *previous.key.name == *name);
-        let mut all: Vec<(KeyHash, i64)> = all.map(|(hash, previous)| (*hash, previous.until)).collect();
+        let mut all = self.by_name.get(name).cloned().unwrap_or_default();
         all.sort_by_key(|(_, until)| std::cmp::Reverse(*until));
         all
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
@@ -13,7 +13,7 @@ use super::PREFIX;
 use super::audit::AuditLog;
 use super::body::AnswerBody;
 use super::caller::{Caller, CallerSource, Callers, Peer};
-use super::capacity::Capacity;
+use super::capacity::{Capacity, CheckPlace};
 use super::control::GatewayControl;
 use super::drain_state::DrainState;
 use super::error::{AdminApiError, ErrorCode};
@@ -26,13 +26,15 @@ use super::repeats::Repeats;
 use super::request::{ApiRequest, Link, match_path};
 use super::resources::playground;
 use super::resources::session::sign_in_cookie;
+use super::route::OperationFn;
 use super::route_table::{AdminRoute, ROUTES};
 use super::schema;
 use super::session::{check_csrf, cookie, cookie_name};
-use super::throttle::LineLimit;
+use super::throttle::{LineLimit, LineLimits};
 use super::tls::AdminTls;
 use crate::config::{
-    self, AdminAccess, ConfigWriter, Environment, FileHash, Reloader, Report, Settings, StoreSettings,
+    self, AdminAccess, ConfigWriter, Environment, FileHash, ReloadOutcome, Reloader, Report, Settings,
+    StoreSettings, WorkLimit,
 };
 use crate::metrics::Metrics;
 use crate::metrics::live::LiveRequests;
@@ -76,6 +78,7 @@ pub struct AdminApi {
     identity: GatewayIdentity,
     capacity: Capacity,
     refusals: LineLimit,
+    sign_ins: LineLimits,
     repeats: Repeats,
     /// Versions of gateway.toml and admin.toml that are in effect. `None` for a file that does not exist.
     fixed: Mutex<[Option<FileHash>; 2]>,
@@ -86,6 +89,9 @@ impl std::fmt::Debug for AdminApi {
         f.write_str("AdminApi")
     }
 }
+
+/// Time after which an operation is answered with an error. Those of large files take seconds.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Answer of the API as HTTP.
 pub(super) type Answered = Result<Response<AnswerBody>, AdminApiError>;
@@ -106,7 +112,7 @@ impl AdminApi {
             identity: GatewayIdentity::of(state, is_shared),
             ledger: Arc::new(LedgerPool::new(parts.control.clone())),
             control: parts.control,
-            writer: ConfigWriter::new(parts.reloader, state, parts.settings.admin_api.writes),
+            writer: ConfigWriter::new(parts.reloader, &parts.settings.admin_api),
             audit: AuditLog::new(state),
             settings: parts.settings,
             config_file: parts.config_file,
@@ -118,6 +124,7 @@ impl AdminApi {
             oidc: OidcClient::new(),
             capacity: Capacity::new(),
             refusals: LineLimit::default(),
+            sign_ins: LineLimits::default(),
             repeats: Repeats::default(),
             fixed: Mutex::new(fixed),
         };
@@ -177,6 +184,10 @@ impl AdminApi {
 
     pub(super) fn refusals(&self) -> &LineLimit {
         &self.refusals
+    }
+
+    pub(super) fn sign_ins(&self) -> &LineLimits {
+        &self.sign_ins
     }
 
     pub(super) fn repeats(&self) -> &Repeats {
@@ -258,6 +269,16 @@ impl AdminApi {
         report.into_result()
     }
 
+    /// Reads routes, keys, tokens and certificate again. Blocks.
+    pub fn reload(&self) -> ReloadOutcome {
+        let reloader = self.writer.reloader();
+        let outcome = reloader.reload();
+        match self.reload_access() {
+            Ok(()) => outcome,
+            Err(report) => reloader.refuse_access(outcome, report),
+        }
+    }
+
     /// Answers a request.
     pub(super) async fn serve<B>(
         self: Arc<Self>,
@@ -327,6 +348,8 @@ impl AdminApi {
         }
         let query = head.uri.query().map(str::to_owned);
         check_query(route, query.as_deref())?;
+        // Before the body, which may be large.
+        let check = if route.is_check() { Some(self.capacity.check()?) } else { None };
         let body = read_body(route, &head.headers, body).await?;
         schema::check(&body, route.body)?;
         let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
@@ -347,27 +370,40 @@ impl AdminApi {
             },
             if_match: if_match.filter(|etag| *etag != "*").map(str::to_owned),
             idempotency_key: text(header::HeaderName::from_static("idempotency-key")).map(str::to_owned),
+            limit: WorkLimit::new(OPERATION_TIMEOUT),
         };
         match route.answer {
-            Some(answer) => {
-                // An issuer of identities may be slow, which must not hold up other operations.
-                let place = match route.is_page() {
-                    true => self.capacity.sign_in()?,
-                    false => self.capacity.operation().await?,
-                };
-                let api = self.clone();
-                let work = move || {
-                    // The caller may leave; the work goes on, and so does its place.
-                    let _place = place;
-                    answer(&api, &request)
-                };
-                let answered = tokio::task::spawn_blocking(work).await;
-                let failed = |_| AdminApiError::new(ErrorCode::Internal, "the operation failed");
-                self.respond(answered.map_err(failed)??)
-            }
+            Some(answer) => self.run(answer, request, check).await,
             None if route.id == playground::ID => self.play(&request),
             None => self.listen(&request),
         }
+    }
+
+    /// Runs an operation on a thread that may block. `check` is the place of a check of a whole configuration.
+    async fn run(
+        self: Arc<Self>,
+        answer: OperationFn,
+        request: ApiRequest,
+        check: Option<CheckPlace>,
+    ) -> Answered {
+        // An issuer of identities may be slow, which must not hold up other operations.
+        let place = match check {
+            Some(check) => check.thread().await?,
+            None if request.route.is_page() => self.capacity.sign_in()?,
+            None => self.capacity.operation().await?,
+        };
+        let watched = request.limit.watch();
+        let api = self.clone();
+        let work = move || {
+            // Work that cannot be ended goes on without its caller, and so does its place.
+            let _place = place;
+            answer(&api, &request)
+        };
+        let answered = tokio::time::timeout(OPERATION_TIMEOUT, tokio::task::spawn_blocking(work)).await;
+        drop(watched);
+        let error = |code, message| AdminApiError::new(code, message);
+        let answered = answered.map_err(|_| error(ErrorCode::TimedOut, "the operation took too long"))?;
+        self.respond(answered.map_err(|_| error(ErrorCode::Internal, "the operation failed"))??)
     }
 
     /// Returns the caller of a request, and checks what a session needs.

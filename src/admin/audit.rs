@@ -1,6 +1,10 @@
-//! Audit log: one line for each change and each refused attempt, in files of the state folder. Each line has the hash of
-//! the line before, so that a removed or edited line shows.
+//! Audit log: lines for each change and each refused attempt, in files of the state folder. Each line has the hash of the line
+//! before, so that a removed or edited line shows.
+//!
+//! A change has two lines: one before, that it has begun, and one with its outcome afterwards, before it is answered. So the log
+//! has what was answered, and what it has as applied was applied, also if the process is killed in between.
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -18,7 +22,36 @@ const FILE_SIZE: u64 = 10 << 20;
 /// Number of older files.
 pub(super) const OLD_FILES: usize = 9;
 /// Number of texts of files before a change that are stored, for `undo`.
-const TEXTS: u64 = 200;
+const TEXTS: usize = 200;
+
+/// Outcome of a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuditOutcome {
+    /// It is in effect.
+    #[default]
+    Applied,
+    /// It begins: a further line has its outcome.
+    Begun,
+    /// It has no effect; the code of the error.
+    Refused(&'static str),
+    /// The process ended before its outcome was known.
+    Unknown,
+}
+
+impl AuditOutcome {
+    /// Names of all outcomes.
+    pub(super) const NAMES: [&str; 4] = ["applied", "begun", "refused", "unknown"];
+
+    /// Returns the name.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            AuditOutcome::Applied => "applied",
+            AuditOutcome::Begun => "begun",
+            AuditOutcome::Refused(_) => "refused",
+            AuditOutcome::Unknown => "unknown",
+        }
+    }
+}
 
 /// Line of the audit log, as its writer knows it.
 #[derive(Clone, Debug, Default)]
@@ -26,19 +59,35 @@ pub struct AuditEntry {
     /// Name of the caller: `token:NAME`, `oidc:NAME`, `uid:NUMBER`, `local`, `signal:NAME` or `watch`.
     pub actor: String,
     /// Role of the caller.
-    pub role: &'static str,
+    pub role: Cow<'static, str>,
     /// Address of the caller. `None` for a Unix socket, a command and a signal.
     pub client: Option<String>,
     /// Id of the request; empty for a command and a signal.
     pub request_id: String,
     /// Operation: `key.update`.
-    pub action: &'static str,
+    pub action: Cow<'static, str>,
     /// Thing that is changed: `key/ci`.
     pub object: String,
-    /// Code of the error of a refused attempt. `None` for a change.
-    pub refused: Option<&'static str>,
+    /// Outcome.
+    pub outcome: AuditOutcome,
     /// Further members: file, hashes, values before and afterwards.
     pub details: Map<String, Value>,
+}
+
+impl AuditEntry {
+    /// Returns the line that announces the change.
+    pub fn begun(&self) -> AuditEntry {
+        let mut entry = AuditEntry { outcome: AuditOutcome::Begun, ..self.clone() };
+        entry.details.insert("pid".to_owned(), std::process::id().into());
+        entry
+    }
+
+    /// Returns the line with the outcome of the change that the line `begun` has announced.
+    pub fn ended(self, begun: u64, outcome: AuditOutcome) -> AuditEntry {
+        let mut entry = AuditEntry { outcome, ..self };
+        entry.details.insert("change".to_owned(), begun.into());
+        entry
+    }
 }
 
 /// Audit log of a state folder. Nothing is created before the first line.
@@ -62,6 +111,15 @@ impl AuditLog {
     /// Creates the log of a state folder.
     pub fn new(folder: &Path) -> Self {
         AuditLog { folder: folder.to_owned(), end: Mutex::new(None) }
+    }
+
+    /// Returns the text of a file of the log, the current one with the age 0. `None` if there is none.
+    pub(super) fn text_of(&self, age: usize) -> io::Result<Option<String>> {
+        match std::fs::read_to_string(self.file(age)) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn open(&self, path: &Path) -> io::Result<File> {
@@ -148,14 +206,15 @@ impl AuditLog {
         let texts: Vec<String> = wanted.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
         let finders: Vec<_> = texts.iter().map(memchr::memmem::Finder::new).collect();
         let has_texts = |line: &str| finders.iter().all(|finder| finder.find(line.as_bytes()).is_some());
-        let matches = |line: &Value| wanted.iter().all(|(name, value)| line.get(*name) == Some(value));
+        // A change is shown by its outcome, unless its beginning is asked for.
+        let is_begun = |line: &Value| line.get("outcome").is_some_and(|outcome| outcome == "begun");
+        let begun = wanted.iter().any(|(name, value)| *name == "seq" || value == "begun");
+        let matches = |line: &Value| {
+            wanted.iter().all(|(name, value)| line.get(*name) == Some(value)) && (begun || !is_begun(line))
+        };
         let mut found: Vec<Value> = Vec::new();
         for age in 0..=OLD_FILES {
-            let text = match std::fs::read_to_string(self.file(age)) {
-                Ok(text) => text,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-                Err(error) => return Err(error),
-            };
+            let Some(text) = self.text_of(age)? else { break };
             for line in text.lines().rev() {
                 if number_of(line).is_none_or(|number| number >= before) || !has_texts(line) {
                     continue;
@@ -190,15 +249,25 @@ impl AuditLog {
         file.sync_all()?;
         File::open(&folder)?.sync_all()?;
         File::open(&self.folder)?.sync_all()?;
-        if let Some(old) = number.checked_sub(TEXTS) {
-            let _ = std::fs::remove_file(path(old));
-        }
+        remove_old_texts(&folder);
         Ok(())
     }
 
     /// Returns the text of a file before a change. `None` if it is not stored any more.
     pub(super) fn text(&self, number: u64) -> Option<String> {
         std::fs::read_to_string(self.folder.join("history").join(format!("{number}.toml"))).ok()
+    }
+}
+
+/// Removes all but the latest texts. A file that cannot be removed now is removed later.
+fn remove_old_texts(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let number = |path: &Path| path.file_stem()?.to_str()?.parse::<u64>().ok();
+    let mut texts: Vec<(u64, PathBuf)> =
+        entries.flatten().filter_map(|entry| Some((number(&entry.path())?, entry.path()))).collect();
+    texts.sort_unstable();
+    for (_, path) in texts.iter().take(texts.len().saturating_sub(TEXTS)) {
+        let _ = std::fs::remove_file(path);
     }
 }
 
@@ -246,13 +315,13 @@ fn line(entry: &AuditEntry, number: u64, previous: &str) -> String {
     members.insert("prev".to_owned(), previous.into());
     members.insert("time".to_owned(), rfc3339(i64::try_from(now).unwrap_or(0)).into());
     members.insert("actor".to_owned(), entry.actor.as_str().into());
-    members.insert("role".to_owned(), entry.role.into());
+    members.insert("role".to_owned(), entry.role.as_ref().into());
     members.insert("client".to_owned(), json!(entry.client));
     members.insert("request_id".to_owned(), entry.request_id.as_str().into());
-    members.insert("action".to_owned(), entry.action.into());
+    members.insert("action".to_owned(), entry.action.as_ref().into());
     members.insert("object".to_owned(), entry.object.as_str().into());
-    members.insert("outcome".to_owned(), if entry.refused.is_some() { "refused" } else { "applied" }.into());
-    if let Some(code) = entry.refused {
+    members.insert("outcome".to_owned(), entry.outcome.name().into());
+    if let AuditOutcome::Refused(code) = entry.outcome {
         members.insert("code".to_owned(), code.into());
     }
     members.extend(entry.details.clone());

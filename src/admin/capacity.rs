@@ -10,6 +10,11 @@ use super::error::{AdminApiError, ErrorCode};
 const OPERATIONS: usize = 32;
 /// Threads for operations: files and databases.
 const THREADS: usize = 4;
+/// Concurrent checks of whole configurations, which wait for [`CHECK_THREADS`]; further ones get a 503. Each has up to 32 MiB of
+/// text in memory.
+const CHECKS: usize = 4;
+/// Threads for checks, which take seconds with large texts. They leave those of other operations free.
+const CHECK_THREADS: usize = 1;
 /// Concurrent sign-ins at an issuer of identities, which may take its time. They have threads of their own: two are at the
 /// issuer, and the others are told so by a page.
 const SIGN_INS: usize = 4;
@@ -24,13 +29,15 @@ const PLAYGROUND: usize = 4;
 const BACKGROUND: usize = 2;
 
 /// Threads that the work of the admin port may block.
-pub const BLOCKING_THREADS: usize = THREADS + SIGN_INS + EXPORTS + BACKGROUND;
+pub const BLOCKING_THREADS: usize = THREADS + CHECK_THREADS + SIGN_INS + EXPORTS + BACKGROUND;
 
 /// Places for what runs at a time. A place belongs to the work, not to the caller, who may leave before the work ends.
 #[derive(Debug)]
 pub(super) struct Capacity {
     operations: Arc<Semaphore>,
     threads: Arc<Semaphore>,
+    checks: Arc<Semaphore>,
+    check_threads: Arc<Semaphore>,
     sign_ins: Arc<Semaphore>,
     exports: Arc<Semaphore>,
     streams: Arc<Semaphore>,
@@ -43,6 +50,24 @@ pub(super) struct OperationPlace {
     _place: OwnedSemaphorePermit,
     /// `None` for a sign-in, whose place is its thread.
     _thread: Option<OwnedSemaphorePermit>,
+}
+
+/// Place of a check of a whole configuration.
+#[derive(Debug)]
+pub(super) struct CheckPlace {
+    place: OwnedSemaphorePermit,
+    threads: Arc<Semaphore>,
+}
+
+impl CheckPlace {
+    /// Waits for a thread.
+    ///
+    /// # Errors
+    /// Returns the error of an admin port that ends.
+    pub(super) async fn thread(self) -> Result<OperationPlace, AdminApiError> {
+        let thread = self.threads.acquire_owned().await.map_err(|_| busy())?;
+        Ok(OperationPlace { _place: self.place, _thread: Some(thread) })
+    }
 }
 
 fn busy() -> AdminApiError {
@@ -59,6 +84,8 @@ impl Capacity {
         Capacity {
             operations: places(OPERATIONS),
             threads: places(THREADS),
+            checks: places(CHECKS),
+            check_threads: places(CHECK_THREADS),
             sign_ins: places(SIGN_INS),
             exports: places(EXPORTS),
             streams: places(STREAMS),
@@ -74,6 +101,14 @@ impl Capacity {
         let place = take(&self.operations)?;
         let thread = self.threads.clone().acquire_owned().await.map_err(|_| busy())?;
         Ok(OperationPlace { _place: place, _thread: Some(thread) })
+    }
+
+    /// Takes a place for a check of a whole configuration, before its texts arrive.
+    ///
+    /// # Errors
+    /// Returns the error of too many checks at a time.
+    pub(super) fn check(&self) -> Result<CheckPlace, AdminApiError> {
+        Ok(CheckPlace { place: take(&self.checks)?, threads: self.check_threads.clone() })
     }
 
     /// Takes a place for a sign-in at an issuer of identities.

@@ -35,13 +35,15 @@ pub(crate) enum ErrorCode {
     RateLimited,
     /// Too many requests at a time, or something that the request needs does not work.
     Unavailable,
+    /// The operation took too long.
+    TimedOut,
     /// A fault of the gateway.
     Internal,
 }
 
 impl ErrorCode {
     /// All codes.
-    pub(crate) const ALL: [ErrorCode; 14] = [
+    pub(crate) const ALL: [ErrorCode; 15] = [
         ErrorCode::Unauthenticated,
         ErrorCode::Forbidden,
         ErrorCode::NotFound,
@@ -55,6 +57,7 @@ impl ErrorCode {
         ErrorCode::UnsupportedType,
         ErrorCode::RateLimited,
         ErrorCode::Unavailable,
+        ErrorCode::TimedOut,
         ErrorCode::Internal,
     ];
 
@@ -74,6 +77,7 @@ impl ErrorCode {
             ErrorCode::UnsupportedType => ("unsupported_type", StatusCode::UNSUPPORTED_MEDIA_TYPE),
             ErrorCode::RateLimited => ("rate_limited", StatusCode::TOO_MANY_REQUESTS),
             ErrorCode::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
+            ErrorCode::TimedOut => ("timed_out", StatusCode::GATEWAY_TIMEOUT),
             ErrorCode::Internal => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
         }
     }

@@ -12,6 +12,7 @@ use super::body::AnswerBody;
 use super::error::{AdminApiError, ErrorCode};
 use super::route_table::AdminRoute;
 use super::schema::BodyType;
+use super::unique::repeated_member;
 use crate::account::NewKey;
 
 /// Largest body in bytes.
@@ -61,6 +62,9 @@ where
     }
     let value: Value = serde_json::from_slice(&bytes)
         .map_err(|error| AdminApiError::new(ErrorCode::Invalid, format!("the body is not JSON: {error}")))?;
+    if let Some(name) = repeated_member(&bytes) {
+        return Err(AdminApiError::field(&name, "the member is there twice"));
+    }
     match value {
         Value::Object(members) if !matches!(route.body, BodyType::None) || members.is_empty() => Ok(members),
         Value::Object(_) => Err(AdminApiError::new(ErrorCode::Invalid, "the operation has no body")),

@@ -62,28 +62,47 @@ pub struct AdminListener {
     pub socket: Option<UnixListener>,
 }
 
-/// Binds the admin port with `SO_REUSEPORT`: during an upgrade, the new process can bind it while the old one still
-/// listens.
+/// Binds the admin port. Another process that listens there is an error, unless this one takes over from it.
+///
+/// `SO_REUSEPORT` is set when the socket listens already: so a process that binds without it is refused, and one that takes over
+/// binds with it.
 ///
 /// # Errors
 /// Returns an error if the address cannot be bound.
-pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+pub fn bind(address: SocketAddr, takes_over: bool) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
-    socket.set_reuseport(true)?;
-    socket.bind(address)?;
-    socket.listen(128)
+    socket.set_reuseport(takes_over)?;
+    socket.bind(address).map_err(taken)?;
+    let listener = socket.listen(128).map_err(taken)?;
+    rustix::net::sockopt::set_socket_reuseport(&listener, true)?;
+    Ok(listener)
 }
 
-/// Binds the Unix socket. A socket of an earlier process is replaced; during an upgrade, new connections come to the new
-/// process.
+/// Says of an address that is in use who may use it.
+fn taken(error: std::io::Error) -> std::io::Error {
+    if error.kind() != std::io::ErrorKind::AddrInUse {
+        return error;
+    }
+    let message = "another process listens there; each gateway needs an admin address of its own (server.admin), and one that \
+                   takes over from a running one starts with --upgrade";
+    std::io::Error::new(std::io::ErrorKind::AddrInUse, message)
+}
+
+/// Binds the Unix socket. That of a process of the past is replaced, and that of a running one only if this process takes over
+/// from it: new connections then come to this one.
 ///
 /// # Errors
 /// Returns an error if the path is another file, or cannot be bound.
-pub fn bind_socket(path: &Path) -> std::io::Result<UnixListener> {
+pub fn bind_socket(path: &Path, takes_over: bool) -> std::io::Result<UnixListener> {
     use std::os::unix::fs::FileTypeExt as _;
     match std::fs::symlink_metadata(path) {
-        Ok(old) if old.file_type().is_socket() => std::fs::remove_file(path)?,
+        Ok(old) if old.file_type().is_socket() => {
+            if !takes_over && std::os::unix::net::UnixStream::connect(path).is_ok() {
+                return Err(taken(std::io::ErrorKind::AddrInUse.into()));
+            }
+            std::fs::remove_file(path)?;
+        }
         Ok(_) => return Err(std::io::Error::other("there is a file that is no socket")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),

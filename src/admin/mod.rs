@@ -14,6 +14,7 @@ mod answers;
 mod api;
 mod audit;
 mod audit_check;
+mod audit_recovery;
 mod body;
 mod caller;
 mod capacity;
@@ -43,9 +44,10 @@ mod schema;
 mod session;
 mod throttle;
 mod tls;
+mod unique;
 
 pub use api::{AdminApi, AdminApiParts};
-pub use audit::{AuditEntry, AuditLog};
+pub use audit::{AuditEntry, AuditLog, AuditOutcome};
 pub use audit_check::{AuditFault, AuditSummary, verify_audit};
 pub use capacity::BLOCKING_THREADS;
 pub use client_verifier::{client_verifier, parse_certificates};
@@ -55,6 +57,7 @@ pub use control::{
 };
 pub use listener::{AdminListener, bind, bind_socket, serve};
 pub use openapi::document as openapi_document;
+pub use recording::AuditedUpgrade;
 pub use tls::{AdminTls, AdminTlsError, CertificateValidity};
 
 /// Version of the API in the path of all its routes.

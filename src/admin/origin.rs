@@ -1,7 +1,7 @@
 //! Checks against hostile web pages: a page of another origin can make a browser on the operator's machine send requests
 //! to the admin port.
 
-use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use http::{HeaderMap, Uri, header};
 
@@ -79,22 +79,50 @@ fn host<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Result<&'r str, AdminApiErr
 }
 
 fn unknown_host(host: &str) -> AdminApiError {
-    forbidden(format!("the host {:?} is not known; name it in admin.hosts of gateway.toml", name_of(host)))
+    forbidden(format!("the host {host:?} is not known; name it in admin.hosts of gateway.toml"))
 }
 
-/// Returns a host without its port.
-fn name_of(host: &str) -> &str {
-    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+/// Host of a request, without its port.
+enum HostName<'h> {
+    /// Address.
+    Address,
+    /// Name.
+    Name(&'h str),
+    /// Neither.
+    Malformed,
+}
+
+/// Reads `uri-host [ ":" port ]` (RFC 9110, section 7.2), as a whole: what follows an address or a port makes another host of it.
+fn name_of(host: &str) -> HostName<'_> {
+    let (name, port, is_bracketed) = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((name, port)) => (name, port, true),
+            None => return HostName::Malformed,
+        },
+        None => match host.find(':').and_then(|at| host.split_at_checked(at)) {
+            Some((name, port)) => (name, port, false),
+            None => (host, "", false),
+        },
+    };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.len() <= 5;
+    if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
+        return HostName::Malformed;
     }
+    if is_bracketed {
+        return if name.parse::<Ipv6Addr>().is_ok() { HostName::Address } else { HostName::Malformed };
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if name.parse::<Ipv4Addr>().is_ok() { HostName::Address } else { HostName::Name(name) }
 }
 
-fn is_known(name: &str, hosts: &[String]) -> bool {
-    let name = name.trim_end_matches('.');
-    name.parse::<IpAddr>().is_ok()
-        || name.eq_ignore_ascii_case("localhost")
-        || hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+fn is_known(name: HostName<'_>, hosts: &[String]) -> bool {
+    match name {
+        HostName::Address => true,
+        HostName::Name(name) => {
+            name.eq_ignore_ascii_case("localhost") || hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+        }
+        HostName::Malformed => false,
+    }
 }
 
 #[cfg(test)]
@@ -143,6 +171,19 @@ mod tests {
             (&[("host", "127.0.0.1.rebound.test")], false),
             (&[("host", "localhost.rebound.test:9090")], false),
             (&[("host", "")], false),
+            (&[("host", "[::1].evil")], false),
+            (&[("host", "[::1]evil:9090")], false),
+            (&[("host", "[::1]:9090.evil")], false),
+            (&[("host", "[::1")], false),
+            (&[("host", "[127.0.0.1]:9090")], false),
+            (&[("host", "[gateway.example]")], false),
+            (&[("host", "127.0.0.1:9090.evil")], false),
+            (&[("host", "127.0.0.1:9090:1")], false),
+            (&[("host", "127.0.0.1:")], true),
+            (&[("host", "127.0.0.1.")], true),
+            (&[("host", "127.0.0.1..")], false),
+            (&[("host", "localhost:9090.evil")], false),
+            (&[("host", "::1")], false),
             (&[], false),
             (&[("host", "127.0.0.1:9090"), ("host", "rebound.test")], false),
             (&[("host", "127.0.0.1:9090"), ("origin", "http://127.0.0.1:9090")], true),

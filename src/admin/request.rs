@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::caller::{Caller, Peer};
 use super::error::AdminApiError;
 use super::route_table::AdminRoute;
+use crate::config::WorkLimit;
 use crate::wire::path::{percent_decode, query_value};
 
 /// Connection of a request, and what ties it to a browser.
@@ -43,6 +44,8 @@ pub(super) struct ApiRequest {
     pub(super) if_match: Option<String>,
     /// Idempotency key (`idempotency-key`).
     pub(super) idempotency_key: Option<String>,
+    /// Limit of the work: it ends when its caller has left.
+    pub(super) limit: WorkLimit,
 }
 
 impl ApiRequest {

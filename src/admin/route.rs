@@ -67,6 +67,11 @@ impl AdminRoute {
     pub(super) const fn is_page(&self) -> bool {
         matches!(self.answers, AnswerType::Page)
     }
+
+    /// Returns whether it checks a whole configuration, which takes long with large files.
+    pub(super) fn is_check(&self) -> bool {
+        matches!(self.id, "validateConfig" | "pendingConfig")
+    }
 }
 
 /// Cursor of a page.

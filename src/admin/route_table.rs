@@ -1,5 +1,6 @@
 //! Routes of the admin API: what the router follows, and what the OpenAPI document describes.
 
+use super::audit::AuditOutcome;
 use super::events;
 use super::resources::{
     accounts, audit, change, config, explain, fleet, instance, keys, limits, models, playground, providers,
@@ -411,7 +412,7 @@ pub(super) static ROUTES: &[AdminRoute] = &[
             parameter("actor", "Only this caller."),
             parameter("action", "Only this operation."),
             parameter("object", "Only this thing."),
-            Parameter { name: "outcome", values: &["applied", "refused"], text: "Only this outcome." },
+            Parameter { name: "outcome", values: &AuditOutcome::NAMES, text: "Only this outcome." },
         ],
         ..get("/audit", "audit", "Audit log, the latest lines first.", &audit::LINES, audit::list)
     },

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::error::AdminApiError;
+use crate::account::amount::is_plain;
 use crate::config::EntryKind;
 
 /// Type of a member.
@@ -114,7 +115,8 @@ fn check_record(object: &Map<String, Value>, record: &Record, path: &str) -> Res
 
 fn check_value(value: &Value, of: MemberType, path: &str) -> Result<(), AdminApiError> {
     let expected = match of {
-        MemberType::Text | MemberType::Amount | MemberType::Time if value.is_string() => return Ok(()),
+        MemberType::Amount if value.as_str().is_some_and(is_amount) => return Ok(()),
+        MemberType::Text | MemberType::Time if value.is_string() => return Ok(()),
         MemberType::Text => "a string",
         MemberType::Amount => "a decimal in a string, such as \"2.5\"",
         MemberType::Time => "a time in a string, such as \"2027-01-31T00:00:00Z\"",
@@ -147,6 +149,11 @@ fn check_value(value: &Value, of: MemberType, path: &str) -> Result<(), AdminApi
         MemberType::Open | MemberType::Entry(_) => "an object",
     };
     Err(AdminApiError::field(path, format!("expected {expected}")))
+}
+
+/// Returns whether a text is an amount as the document describes it. That it has at most 9 places is checked with its value.
+fn is_amount(text: &str) -> bool {
+    is_plain(text.strip_prefix('-').unwrap_or(text))
 }
 
 impl Record {
@@ -260,6 +267,12 @@ mod tests {
             (json!({ "amount": "1", "list": [{ "at": "x" }] }), None),
             (json!({}), Some("amount")),
             (json!({ "amount": 1 }), Some("amount")),
+            (json!({ "amount": "1e3" }), Some("amount")),
+            (json!({ "amount": "+5" }), Some("amount")),
+            (json!({ "amount": " 5" }), Some("amount")),
+            (json!({ "amount": "1_0" }), Some("amount")),
+            (json!({ "amount": ".5" }), Some("amount")),
+            (json!({ "amount": "-2.5" }), None),
             (json!({ "amount": "1", "more": 1 }), Some("more")),
             (json!({ "amount": "1", "list": {} }), Some("list")),
             (json!({ "amount": "1", "list": [{ "at": "x" }, {}] }), Some("list[1].at")),

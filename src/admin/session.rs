@@ -16,8 +16,11 @@ use crate::account::{AdminRole, KeyHash};
 const IDLE: Duration = Duration::from_secs(30 * 60);
 /// Time after which a session ends in any case.
 const LIFETIME: Duration = Duration::from_secs(12 * 3_600);
-/// Maximum number of sessions. Beyond it, the one that has idled longest ends.
+/// Maximum number of sessions. Beyond it, one of the holder with the most sessions ends.
 const MAX_SESSIONS: usize = 1_024;
+/// Maximum number of sessions of one token or person. Beyond it, the one that has idled longest ends: who signs in all the time
+/// ends no session of others.
+const SESSIONS_OF_HOLDER: usize = 16;
 /// Longest cookie value that is hashed, in bytes.
 const LONGEST_ID: usize = 128;
 /// Header with the CSRF value of the session, which a page of another origin cannot know.
@@ -40,6 +43,19 @@ pub(super) enum SessionHolder {
         /// Role.
         role: AdminRole,
     },
+}
+
+impl SessionHolder {
+    /// Returns whether two sessions have the same holder. A person whose role has changed stays the same one.
+    fn is_same(&self, other: &SessionHolder) -> bool {
+        match (self, other) {
+            (SessionHolder::Token(one), SessionHolder::Token(other)) => one == other,
+            (SessionHolder::Identity { name, .. }, SessionHolder::Identity { name: other, .. }) => {
+                name == other
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Session as its caller sees it.
@@ -100,10 +116,12 @@ impl Sessions {
         let view = session.view(now);
         let mut all = self.0.lock();
         all.retain(|session| !session.is_over(now));
-        if all.len() >= MAX_SESSIONS
-            && let Some(idlest) = (0..all.len()).min_by_key(|at| all.get(*at).map(|session| session.used))
+        if count(&all, &session.holder) >= SESSIONS_OF_HOLDER {
+            end_idlest(&mut all, &session.holder.clone());
+        } else if all.len() >= MAX_SESSIONS
+            && let Some(holder) = most_sessions(&all).cloned()
         {
-            all.swap_remove(idlest);
+            end_idlest(&mut all, &holder);
         }
         all.push(session);
         Ok((id, view))
@@ -138,6 +156,23 @@ impl Sessions {
     /// Ends all sessions.
     pub(super) fn clear(&self) {
         self.0.lock().clear();
+    }
+}
+
+fn count(all: &[Session], holder: &SessionHolder) -> usize {
+    all.iter().filter(|session| session.holder.is_same(holder)).count()
+}
+
+/// Returns the holder with the most sessions.
+fn most_sessions(all: &[Session]) -> Option<&SessionHolder> {
+    all.iter().map(|session| &session.holder).max_by_key(|holder| count(all, holder))
+}
+
+/// Ends the session of a holder that has idled longest.
+fn end_idlest(all: &mut Vec<Session>, holder: &SessionHolder) {
+    let own = all.iter().enumerate().filter(|(_, session)| session.holder.is_same(holder));
+    if let Some((at, _)) = own.min_by_key(|(_, session)| session.used) {
+        all.swap_remove(at);
     }
 }
 
@@ -238,18 +273,26 @@ mod tests {
     }
 
     #[test]
-    fn session_table_is_bounded_and_ends_the_idlest() {
+    fn session_table_is_bounded_by_holder_and_ends_the_idlest() {
         let (sessions, start) = (Sessions::default(), Instant::now());
-        let begin = |at| sessions.begin(SessionHolder::Token(KeyHash::of("x")), at).unwrap().0;
-        let first = begin(start);
-        let second = begin(start);
+        let of = |holder: &str, at| sessions.begin(SessionHolder::Token(KeyHash::of(holder)), at).unwrap().0;
+        let admin = of("admin", start);
+        let (first, second) = (of("reader", start), of("reader", start));
         sessions.touch(&first, start + Duration::from_secs(2));
-        for _ in 2..=MAX_SESSIONS {
-            begin(start + Duration::from_secs(1));
+        for _ in 2..=SESSIONS_OF_HOLDER {
+            of("reader", start + Duration::from_secs(1));
         }
-        assert_eq!(sessions.0.lock().len(), MAX_SESSIONS);
+        assert_eq!(sessions.0.lock().len(), SESSIONS_OF_HOLDER + 1);
         let now = start + Duration::from_secs(3);
         assert!(sessions.touch(&first, now).is_some() && sessions.touch(&second, now).is_none());
+        for _ in 0..2 * MAX_SESSIONS {
+            of("reader", now);
+        }
+        assert!(sessions.touch(&admin, now).is_some(), "a reader ends its own sessions only");
+        for number in 0..2 * MAX_SESSIONS {
+            of(&number.to_string(), now);
+        }
+        assert_eq!(sessions.0.lock().len(), MAX_SESSIONS);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Limits of attempts with wrong tokens, by address, and of lines about refused requests.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -60,8 +61,11 @@ impl Throttle {
     }
 }
 
-/// Lines a minute about refused requests in the audit log, which who is refused could otherwise fill.
+/// Lines a minute about refused requests in the audit log, which who is refused could otherwise fill, and about accepted sign-ins
+/// of one caller.
 const LINES: u32 = 20;
+/// Maximum number of callers whose sign-ins are counted: more than there are tokens.
+const CALLERS: usize = 2_048;
 
 /// Lines of the present minute.
 #[derive(Clone, Copy, Debug)]
@@ -75,10 +79,34 @@ struct Minute {
 #[derive(Debug, Default)]
 pub(super) struct LineLimit(Mutex<Option<Minute>>);
 
+/// Limits of lines about accepted sign-ins, by caller: one that signs in all the time does not hide the lines of others.
+#[derive(Debug, Default)]
+pub(super) struct LineLimits(Mutex<HashMap<String, Option<Minute>>>);
+
+impl LineLimits {
+    /// Returns the number of lines of this caller that were skipped before this one. `None` if this one is to be skipped.
+    pub(super) fn take(&self, caller: &str, now: Instant) -> Option<u64> {
+        let mut all = self.0.lock();
+        if all.len() >= CALLERS && !all.contains_key(caller) {
+            let is_present =
+                |minute: &Minute| now.saturating_duration_since(minute.since) < WINDOW || minute.skipped > 0;
+            all.retain(|_, minute| minute.as_ref().is_some_and(is_present));
+        }
+        // Beyond the bound, callers share a limit.
+        let caller = if all.len() >= CALLERS && !all.contains_key(caller) { "" } else { caller };
+        Minute::take(all.entry(caller.to_owned()).or_default(), now)
+    }
+}
+
 impl LineLimit {
     /// Returns the number of lines that were skipped before this one. `None` if this one is to be skipped.
     pub(super) fn take(&self, now: Instant) -> Option<u64> {
-        let mut minute = self.0.lock();
+        Minute::take(&mut self.0.lock(), now)
+    }
+}
+
+impl Minute {
+    fn take(minute: &mut Option<Minute>, now: Instant) -> Option<u64> {
         let current = minute.filter(|minute| now.saturating_duration_since(minute.since) < WINDOW);
         let skipped = if current.is_none() { minute.map_or(0, |minute| minute.skipped) } else { 0 };
         let mut current = current.unwrap_or(Minute { since: now, lines: 0, skipped: 0 });
@@ -114,6 +142,20 @@ mod tests {
             throttle.count(std::net::Ipv6Addr::from_bits(bits).into(), start);
         }
         assert!(throttle.0.lock().len() <= ADDRESSES);
+    }
+
+    #[test]
+    fn line_limits_of_callers_are_their_own_and_bounded() {
+        let (limits, start) = (LineLimits::default(), Instant::now());
+        for _ in 0..LINES {
+            assert_eq!(limits.take("token:a", start), Some(0));
+        }
+        assert_eq!((limits.take("token:a", start), limits.take("token:b", start)), (None, Some(0)));
+        assert_eq!(limits.take("token:a", start + WINDOW), Some(1));
+        for number in 0..2 * CALLERS {
+            limits.take(&number.to_string(), start);
+        }
+        assert!(limits.0.lock().len() <= CALLERS + 1);
     }
 
     #[test]

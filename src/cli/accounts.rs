@@ -154,7 +154,15 @@ impl File {
     /// otherwise.
     fn open_or(&self, make: bool) -> Result<Box<dyn LedgerAdmin>, AccountsError> {
         Ok(match self.store()? {
-            StoreSettings::Sqlite(path) if make => Box::new(SqliteAdmin::open(&path)?),
+            StoreSettings::Sqlite(path) if make => {
+                let is_new = !path.exists();
+                let admin = SqliteAdmin::open(&path)?;
+                if is_new {
+                    // The gateway, which may be another user, opens it next.
+                    config::give_to_folder_owner(&path, &["-wal", "-shm"]);
+                }
+                Box::new(admin)
+            }
             StoreSettings::Sqlite(path) => Box::new(SqliteAdmin::open_existing(&path)?),
             StoreSettings::Valkey(fleet) => {
                 let urls = fleet.urls.iter().map(|url| url.expose());

@@ -140,7 +140,7 @@ fn save(
     let object = format!("token/{name}");
     let change = CommandChange { action, object, details: json!({ "after": after }), text_before: None };
     let conf = file.tokens.is_none().then_some(&*file.conf.conf);
-    recorded(conf, change, || tokens.save())
+    recorded(conf, change, || tokens.save(conf))
 }
 
 fn list(file: &File) -> Result<(), AdminCommandError> {

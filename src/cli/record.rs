@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::complain;
 use crate::account::AdminRole;
-use crate::admin::{AuditEntry, AuditLog};
+use crate::admin::{AuditEntry, AuditLog, AuditOutcome};
 use crate::config;
 
 /// Change that a command makes.
@@ -24,7 +24,7 @@ pub(super) struct CommandChange {
     pub(super) text_before: Option<String>,
 }
 
-/// Makes a change, after its line is written. A change that fails has a second line.
+/// Makes a change, with a line before it and one with its outcome.
 ///
 /// # Errors
 /// Returns the error of `work`.
@@ -35,36 +35,38 @@ pub(super) fn recorded<T, E: std::fmt::Display>(
 ) -> Result<T, E> {
     let log = conf.and_then(|conf| config::admin_state_path(conf).ok()).map(|state| AuditLog::new(&state));
     let CommandChange { action, object, details, text_before } = change;
-    let entry = |refused, details: Value| {
+    let entry = |details: Value| {
         let mut members = Map::from_iter([("via".to_owned(), Value::from("command"))]);
         members.extend(details.as_object().cloned().unwrap_or_default());
         AuditEntry {
             actor: format!("uid:{}", rustix::process::getuid().as_raw()),
-            role: AdminRole::Admin.name(),
-            action,
+            role: AdminRole::Admin.name().into(),
+            action: action.into(),
             object: object.clone(),
-            refused,
             details: members,
             ..AuditEntry::default()
         }
     };
-    let mut number = None;
-    if let Some(log) = &log {
-        let line = log.append(&entry(None, details)).and_then(|line| {
+    let unwritten = |error| complain(format!("the audit log cannot be written: {error}"));
+    let begun = log.as_ref().and_then(|log| {
+        let line = log.append(&entry(details.clone()).begun()).and_then(|line| {
             let stored = text_before.map(|text| log.store_text(line, &text));
             stored.transpose().map(|_| line)
         });
-        match line {
-            Ok(line) => number = Some(line),
-            Err(error) => complain(format!("the audit log cannot be written: {error}")),
+        line.map_err(unwritten).ok()
+    });
+    let done = work();
+    if let (Some(log), Some(begun)) = (&log, begun) {
+        let ended = match &done {
+            Ok(_) => entry(details).ended(begun, AuditOutcome::Applied),
+            Err(error) => {
+                let details = json!({ "message": error.to_string() });
+                entry(details).ended(begun, AuditOutcome::Refused("internal"))
+            }
+        };
+        if let Err(error) = log.append(&ended) {
+            unwritten(error);
         }
     }
-    work().inspect_err(|error| {
-        if let (Some(log), Some(_)) = (&log, number) {
-            let details = json!({ "message": error.to_string(), "change": number });
-            if let Err(error) = log.append(&entry(Some("internal"), details)) {
-                complain(format!("the audit log cannot be written: {error}"));
-            }
-        }
-    })
+    done
 }

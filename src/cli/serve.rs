@@ -5,7 +5,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::FalseyValueParser;
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{Conf, complain, fail};
 use crate::config::{self, Loaded, LogFormat, LogSettings, WatchedEnvironment};
@@ -16,6 +20,9 @@ use crate::proxy::{ServeError, ServeOptions, Server};
 /// normal in every upgrade. A failed upgrade is logged elsewhere.
 const QUIET: &str = "pingora_core=warn,pingora_core::server::transfer_fd=off,\
     hickory_resolver=warn,hickory_net=warn";
+
+/// Target of the gateway's own lines, and beginning of those of its modules.
+const OWN: &str = "model_gateway";
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
@@ -73,14 +80,47 @@ fn serve(options: &ServeArgs, loaded: Loaded, vault: WatchedEnvironment) -> Resu
 /// Initializes the process log on standard error, panics included. The access log has a destination of its own.
 fn init_log(log: &LogSettings) {
     let filter = EnvFilter::builder().parse_lossy(format!("{QUIET},{}", log.level));
-    let builder = tracing_subscriber::fmt()
+    let fmt = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| log::LogWriter)
         .log_internal_errors(false);
     std::panic::set_hook(Box::new(log::panicked));
     // A second call fails because a logger is installed already, which is fine.
     let _ = match log.format {
-        LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).try_init(),
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => {
+            let json = fmt.json().flatten_event(true).with_current_span(false);
+            json.finish().with(filter_fn(is_permitted)).try_init()
+        }
+        LogFormat::Text => {
+            let text = fmt.with_ansi(std::io::stderr().is_terminal());
+            text.finish().with(filter_fn(is_permitted)).try_init()
+        }
     };
+}
+
+/// Returns whether a line may be written, whatever `log.level` says: libraries write heads of requests, bytes of connections
+/// and addresses with passwords below the level of warnings.
+fn is_permitted(line: &Metadata<'_>) -> bool {
+    let target = line.target();
+    let is_own = target.strip_prefix(OWN).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+    is_own || *line.level() <= Level::WARN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_line_of_a_library_is_written_from_warnings_on() {
+        tracing::subscriber::with_default(
+            tracing_subscriber::fmt().with_max_level(Level::TRACE).with_writer(std::io::sink).finish(),
+            || {
+                let permitted = |line: Option<&'static Metadata<'static>>| line.is_some_and(is_permitted);
+                assert!(permitted(tracing::trace_span!("own").metadata()));
+                assert!(permitted(tracing::warn_span!(target: "ureq_proto::util", "warning").metadata()));
+                assert!(!permitted(tracing::info_span!(target: "ureq_proto::util", "line").metadata()));
+                assert!(!permitted(tracing::trace_span!(target: "model_gatewayx", "line").metadata()));
+            },
+        );
+    }
 }

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
 use super::StoreSettings;
-use super::Vault;
 use super::admin_oidc::{self, OidcSettings};
 use super::entries::put_below_head;
 use super::folder;
 use super::listeners::{self, ClientCertificates};
 use super::node::{ConfigTable, TomlDocument};
-use super::replace::{ReplaceError, replace_file};
+use super::replace::{FileOwner, ReplaceError, replace_file};
 use super::report::Report;
+use super::{NoSecrets, Vault};
 use crate::account::{AdminRole, AdminToken, KeyHash, Network};
 
 /// Maximum number of tokens. Each is compared with at every request of the admin API.
@@ -32,6 +32,10 @@ pub struct AdminApiSettings {
     pub hosts: Vec<String>,
     /// Whether the API may change configuration files.
     pub writes: bool,
+    /// Patterns of the hosts to which the API may send secrets of providers that they do not get already.
+    pub provider_hosts: Vec<String>,
+    /// Patterns of the sources of secrets (`env:NAME`, `file:PATH`) that the API may name although no entry does.
+    pub credential_sources: Vec<String>,
     /// Whether the console is served.
     pub console: bool,
     /// Certificate and key of the admin port. `None` for plain HTTP.
@@ -86,6 +90,8 @@ pub(super) fn read(
         socket: None,
         hosts: Vec::new(),
         writes: true,
+        provider_hosts: Vec::new(),
+        credential_sources: Vec::new(),
         console: true,
         tls: None,
         insecure: false,
@@ -109,12 +115,44 @@ pub(super) fn read(
             socket: path("socket"),
             hosts,
             writes: table.boolean("writes").unwrap_or(default.writes),
+            provider_hosts: read_patterns(table, "provider_hosts", is_host_pattern),
+            credential_sources: read_patterns(table, "credential_sources", is_source_pattern),
             console: table.boolean("console").unwrap_or(default.console),
             tls: table.table("tls", |tls| read_tls(tls, base, vault)).flatten(),
             insecure: table.boolean("insecure").unwrap_or(default.insecure),
         }
     })
     .unwrap_or(default)
+}
+
+fn read_patterns(
+    table: &ConfigTable<'_>,
+    key: &'static str,
+    parse: fn(&str) -> Result<String, String>,
+) -> Vec<String> {
+    let mut patterns = Vec::new();
+    if let Some(list) = table.get(key) {
+        list.elements(|element| patterns.extend(element.parsed(parse)));
+    }
+    patterns
+}
+
+fn is_host_pattern(text: &str) -> Result<String, String> {
+    let sound =
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:*".contains(&byte));
+    let hint =
+        || "write a host without a port, such as \"api.openai.com\" or \"*.openai.azure.com\"".to_owned();
+    sound.then(|| text.to_ascii_lowercase()).ok_or_else(hint)
+}
+
+fn is_source_pattern(text: &str) -> Result<String, String> {
+    let sound =
+        ["env:", "file:/", "file:%d/"].iter().any(|kind| text.len() > kind.len() && text.starts_with(kind));
+    let hint = || {
+        "write a variable or the path of a file, such as \"env:PROVIDER_*\" or \"file:/etc/keys/*\""
+            .to_owned()
+    };
+    sound.then(|| text.to_owned()).ok_or_else(hint)
 }
 
 fn read_tls(table: &ConfigTable<'_>, base: &Path, vault: &dyn Vault) -> Option<AdminTlsSettings> {
@@ -308,11 +346,16 @@ impl AdminTokensFile {
         Ok(())
     }
 
-    /// Replaces the file atomically.
+    /// Replaces the file atomically. A new file gets the owner and mode of the files of the configuration `conf` that the gateway
+    /// reads anyway: it must read this one, too, also if root has created it.
     ///
     /// # Errors
     /// Returns [`AdminTokensError`] if the file was changed since it was read, or cannot be written.
-    pub fn save(&self) -> Result<(), AdminTokensError> {
-        Ok(replace_file(&self.path, self.before.as_deref(), &self.document.to_string())?)
+    pub fn save(&self, conf: Option<&Path>) -> Result<(), AdminTokensError> {
+        let settings = conf.and_then(|conf| super::load_gateway(conf, &NoSecrets).ok());
+        let keys = settings.as_ref().map(|settings| settings.keys.main());
+        let state = settings.as_ref().map(|settings| &*settings.admin_api.state);
+        let owner = FileOwner::like(&keys.into_iter().chain(conf).collect::<Vec<_>>(), &self.path, state);
+        Ok(replace_file(&self.path, self.before.as_deref(), &self.document.to_string(), owner)?)
     }
 }

@@ -3,14 +3,13 @@
 use serde_json::{Map, Value as Json};
 use toml_edit::{Array, ArrayOfTables, Datetime, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
+use super::key_types::{KeyType, shape};
 use super::reference::{self, ConfigFile};
-use super::schema::{KeyType, shape};
 use super::sources::SourceKind;
+use crate::account::amount::is_plain;
 
 /// Maximum nesting of an entry. The deepest key has four levels.
 const MAX_DEPTH: usize = 8;
-/// Digits of a key's hash that are shown.
-const HASH_DIGITS: usize = 12;
 
 /// Kind of an entry: `[[key]]`, `[[account]]`, `[[provider]]` or `[[model]]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +25,10 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
+    /// All kinds.
+    pub const ALL: [EntryKind; 4] =
+        [EntryKind::Key, EntryKind::Account, EntryKind::Provider, EntryKind::Model];
+
     /// Returns the name of the list of tables, which is also that of an entry.
     pub const fn name(self) -> &'static str {
         match self {
@@ -219,7 +222,7 @@ fn is_table(item: Option<&Item>) -> bool {
     item.is_some_and(Item::is_table_like)
 }
 
-fn join(path: &str, key: &str) -> String {
+pub(super) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
@@ -234,7 +237,10 @@ fn value(json: &Json, schema: &str, path: &str, depth: usize) -> Result<Value, F
         Json::Bool(flag) => Value::from(*flag),
         Json::Number(number) => number_of(&number.to_string(), path)?,
         Json::String(text) => match shape(schema) {
-            Some(KeyType::Amount | KeyType::AmountOrTables) => number_of(text, path)?,
+            Some(KeyType::Amount | KeyType::AmountOrTables) if is_plain(text) => number_of(text, path)?,
+            Some(KeyType::Amount | KeyType::AmountOrTables) => {
+                return Err(wrong(path, "write a decimal number such as 2.5"));
+            }
             Some(KeyType::Time) => {
                 let time = text.parse::<Datetime>();
                 Value::from(time.map_err(|_| wrong(path, "write a time such as 2027-01-31T00:00:00Z"))?)
@@ -265,43 +271,4 @@ fn number_of(text: &str, path: &str) -> Result<Value, FieldError> {
     let parsed = is_number.then(|| text.parse::<Value>().ok()).flatten();
     let number = parsed.filter(|value| value.is_integer() || value.is_float());
     number.ok_or_else(|| wrong(path, "write a decimal number such as 2.5"))
-}
-
-/// Returns a table as JSON with secrets masked. `schema` is the path for what is secret.
-pub(super) fn masked(table: &dyn TableLike, schema: &str) -> Json {
-    let members = table.iter().map(|(key, item)| (key.to_owned(), masked_item(item, &join(schema, key))));
-    Json::Object(members.collect())
-}
-
-fn masked_item(item: &Item, schema: &str) -> Json {
-    match item {
-        Item::None => Json::Null,
-        Item::Value(value) => masked_value(value, schema),
-        Item::Table(table) => masked(table, schema),
-        Item::ArrayOfTables(list) => list.iter().map(|table| masked(table, schema)).collect(),
-    }
-}
-
-fn masked_value(value: &Value, schema: &str) -> Json {
-    let secret = matches!(
-        schema,
-        "provider.credential.value" | "tokens.key.secret.value" | "key.access_key.secret.value"
-    ) || schema.starts_with("provider.headers.");
-    match value {
-        _ if secret => Json::from("***"),
-        // A rejected URL may contain a password.
-        Value::String(text) if schema == "provider.base_url" && text.value().contains('@') => {
-            Json::from("***")
-        }
-        Value::String(text) if matches!(schema, "key.sha256" | "key.previous.sha256") => {
-            Json::from(text.value().chars().take(HASH_DIGITS).collect::<String>())
-        }
-        Value::String(text) => Json::from(text.value().as_str()),
-        Value::Integer(number) => Json::from(*number.value()),
-        Value::Float(number) => Json::from(*number.value()),
-        Value::Boolean(flag) => Json::from(*flag.value()),
-        Value::Datetime(time) => Json::from(time.value().to_string()),
-        Value::Array(list) => list.iter().map(|element| masked_value(element, schema)).collect(),
-        Value::InlineTable(table) => masked(table, schema),
-    }
 }

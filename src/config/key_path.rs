@@ -42,4 +42,16 @@ impl KeyPath<'_> {
         self.write(&mut out);
         out
     }
+
+    /// Returns the path without indexes, as the table of types has it: `model.targets`.
+    pub(super) fn key_type_path(&self) -> String {
+        let mut out = self.parent.map(KeyPath::key_type_path).unwrap_or_default();
+        if let KeyStep::Key(key) = self.step {
+            if !out.is_empty() {
+                out.push('.');
+            }
+            out.push_str(key);
+        }
+        out
+    }
 }

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::faults::MAX_FAULTS;
 use super::node::{Before, ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
 use super::secret::{self, Secret, Vault};
 use super::sources::SourceText;
 use super::values::cache_policy;
+use super::work_limit::given_up;
 use crate::account::{
     AccessKey, Account, AccountRules, CERTIFICATE_NAME_KINDS, Key, KeyHash, Keys, Losses, MAX_PREVIOUS,
     Network, Pattern, Permission,
@@ -90,12 +92,18 @@ fn read_parts(
         let alone = parts.len() == 1;
         let mut before = Before { lines: 0, elements: vec![("account", 0), ("key", 0)] };
         for text in parts {
+            if vault.is_over() {
+                return Ok(Err(given_up(file.path)));
+            }
             let document = TomlDocument::part(file.path, text, before.clone());
             let counts = document.read(|root| reader.part(root, files));
             if counts.is_none() && !alone {
                 return Err(Unsplittable(index));
             }
-            report.merge(document.into_report());
+            // Each part has its own bound of faults.
+            if report.problems.len() <= MAX_FAULTS {
+                report.merge(document.into_report());
+            }
             before.lines += memchr::memchr_iter(b'\n', text.as_bytes()).count();
             for ((_, elements), count) in before.elements.iter_mut().zip(counts.unwrap_or_default()) {
                 *elements += count;
@@ -105,7 +113,8 @@ fn read_parts(
     // Stored responses belong to the name of the account, or of the key if it has no account. With equal names two
     // owners would share them.
     let accounts = &reader.accounts;
-    for key in reader.keys.iter().filter(|key| key.account.is_none() && accounts.contains_key(&key.name)) {
+    let shadowed = reader.keys.iter().filter(|key| key.account.is_none() && accounts.contains_key(&key.name));
+    for key in shadowed.take(MAX_FAULTS) {
         let name = &key.name;
         let file =
             reader.names.get(name).and_then(|index| files.get(*index)).map_or(Path::new(""), |f| f.path);

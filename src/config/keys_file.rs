@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
-use super::entries::{Entries, EntryKind, masked, put_below_head, set_value};
-use super::replace::{ReplaceError, create_folder, replace_file};
+use super::entries::{Entries, EntryKind, put_below_head, set_value};
+use super::masking::masked;
+use super::replace::{FileOwner, ReplaceError, create_folder, replace_file};
 use super::sources::FileHash;
 use crate::account::{KeyHash, Losses, MAX_PREVIOUS, NewAccessKey};
 use crate::canonical::time::{rfc3339, unix_seconds};
@@ -226,10 +227,13 @@ impl KeysFile {
     pub fn save_secret(&self, access: &NewAccessKey) -> Result<SavedAccessKey, KeysFileError> {
         let secret_file = Path::new(SECRETS).join(access.id());
         let path = super::folder(&self.path).join(&secret_file);
-        if let Some(folder) = path.parent() {
-            create_folder(folder).map_err(|source| KeysFileError::Io { path: folder.to_owned(), source })?;
+        // The gateway must be able to read it, as it reads keys.toml.
+        let owner = FileOwner::like(&[&self.path], &path, None).private();
+        if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
+            let created = create_folder(folder).and_then(|()| owner.give_folder(folder));
+            created.map_err(|source| KeysFileError::Io { path: folder.to_owned(), source })?;
         }
-        replace_file(&path, None, &format!("{}\n", access.secret()))?;
+        replace_file(&path, None, &format!("{}\n", access.secret()), owner)?;
         Ok(SavedAccessKey { id: access.id().to_owned(), secret_file })
     }
 
@@ -318,6 +322,7 @@ impl KeysFile {
     /// Returns [`KeysFileError::Replace`] if the file was changed since it was read, or the operating system reports an
     /// error; the file is then unchanged.
     pub fn save(&self) -> Result<(), KeysFileError> {
-        Ok(replace_file(&self.path, self.before.as_deref(), &self.text())?)
+        let owner = FileOwner::like(&[&super::folder(&self.path).join("gateway.toml")], &self.path, None);
+        Ok(replace_file(&self.path, self.before.as_deref(), &self.text(), owner.private())?)
     }
 }

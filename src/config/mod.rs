@@ -13,14 +13,18 @@ mod azure;
 mod client_identity;
 mod cloud;
 mod entries;
+mod fallbacks;
+mod faults;
 mod fleet;
 mod google;
 mod guardrail;
 mod key_path;
+mod key_types;
 mod keys;
 mod keys_file;
 mod limits;
 mod listeners;
+mod masking;
 mod models;
 mod node;
 mod overrides;
@@ -37,6 +41,7 @@ mod routes;
 mod routing;
 mod schema;
 mod secret;
+mod secret_policy;
 mod settings;
 mod signing_key;
 mod sources;
@@ -45,6 +50,7 @@ mod telemetry;
 mod telemetry_env;
 mod tokens;
 mod values;
+mod work_limit;
 mod writer;
 
 #[cfg(test)]
@@ -62,21 +68,24 @@ pub use admin_oidc::{CALLBACK_PATH as OIDC_CALLBACK_PATH, OidcSettings, is_safe_
 pub use aws::is_aws_region;
 pub use entries::{EntryKind, FieldError, is_member};
 pub use fleet::{FleetSettings, OnOutageSetting};
+pub use key_types::secret_paths;
 pub use keys_file::{KeySettings, KeysFile, KeysFileChange, KeysFileError, Listed, SavedAccessKey};
 pub use limits::Limits;
 pub use listeners::{
     ClientCertificates, CorsRule, HttpListener, ProxyProtocol, TlsListener, is_cors_origin, read_tls_file,
 };
+pub use masking::{mask_entry, secret_member};
 pub use overrides::{PREFIX as OVERRIDE_PREFIX, SettingOverride};
 pub use pending::{PendingChange, PendingSnapshot, settings_changes, snapshot_changes};
 pub use prices::{LIST_PRICES, list_price};
 pub use print::effective;
 pub use reload::{Baseline, LoadedFile, ReloadOutcome, ReloadRules, Reloader};
-pub use replace::ReplaceError;
+pub use replace::{ReplaceError, give_to_folder_owner};
 pub(crate) use report::no_such_model;
 pub use report::{Problem, Report};
 pub use schema::schema;
 pub use secret::{Environment, NoSecrets, Secret, SecretSource, Vault, WatchedEnvironment};
+pub use secret_policy::SecretPolicy;
 pub use settings::{
     AccessLogSettings, LedgerSettings, LogFormat, LogSettings, RetentionSettings, Settings, StoreSettings,
 };
@@ -84,6 +93,7 @@ pub use settings::{
 pub use telemetry::TelemetrySettings;
 
 pub use sources::{ConfigSources, FileHash, IncludedFiles, SnapshotSources, SourceKind};
+pub use work_limit::{WatchedWork, WorkLimit};
 pub use writer::{
     AppliedChange, ChangeConditions, ChangeError, ConfigChange, ConfigWriter, PreparedChange, RecordChange,
 };
@@ -94,6 +104,7 @@ use overrides::Overrides;
 use routes::Routed;
 use sources::{SourceFile, SourceText};
 use stable_read::StableReader;
+use work_limit::LimitedVault;
 
 /// Valid configuration.
 #[derive(Debug)]
@@ -203,7 +214,8 @@ pub struct CandidateTexts {
 }
 
 /// Checks texts of configuration files together with the files as they are, without secrets. `file` is gateway.toml,
-/// and `sources` are the files that are read whatever the texts name: the one who sends them may not read others.
+/// and `sources` are the files that are read whatever the texts name: the one who sends them may not read others. The check
+/// ends with `limit`.
 ///
 /// # Errors
 /// Returns [`Report`] with every fault of all files.
@@ -211,10 +223,12 @@ pub fn check_texts(
     file: &Path,
     sources: &SnapshotSources,
     texts: CandidateTexts,
+    limit: &WorkLimit,
 ) -> Result<(Vec<Problem>, Snapshot), Report> {
+    let vault = LimitedVault { vault: &NoSecrets, limit };
     let settings = match texts.gateway {
         Some(text) => {
-            Overrides::of_process().and_then(|overrides| settings::read(file, &text, &overrides, &NoSecrets))
+            Overrides::of_process().and_then(|overrides| settings::read(file, &text, &overrides, &vault))
         }
         None => load_settings(file, &NoSecrets),
     };
@@ -240,7 +254,7 @@ pub fn check_texts(
         }
         Err(std::io::Error::other("a check reads no other price list than the one in effect"))
     };
-    match (settings, snapshot_of(routes, keys, &NoSecrets, &beside)) {
+    match (settings, snapshot_of(routes, keys, &vault, &beside)) {
         (Ok(settings), Ok((snapshot, _))) => Ok((settings.warnings, snapshot)),
         (settings, snapshot) => {
             let mut report = settings.err().unwrap_or_default();

@@ -1,7 +1,9 @@
 //! `[[model]]` of routes.toml: models, their targets and fallbacks.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::fallbacks;
 use super::node::{ConfigTable, Position, Value};
 use super::prices::{self, PriceList};
 use super::report::closest;
@@ -10,7 +12,6 @@ use super::routing;
 use super::values::cache_policy;
 use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};
-use crate::route::pick::MAX_TARGETS;
 use crate::route::target_handle::TargetLimits;
 use crate::route::{ConfiguredAbilities, Model, Policy, RoutingRules, Target};
 use crate::wire::Api;
@@ -19,13 +20,16 @@ use crate::wire::Api;
 const MAX_WEIGHT: i64 = 1_000_000;
 /// Largest limit of a target or a model, far beyond any provider's.
 const MAX_LIMIT: i64 = 1_000_000_000;
+/// Maximum number of names that a hint lists.
+const MAX_LISTED: usize = 20;
 /// Largest tier in the configuration. Fallbacks get higher ones.
 const MAX_TIER: i64 = 15;
 
 /// Context that was read before the models.
 pub(super) struct ModelContext<'k> {
-    pub(super) providers: &'k [Arc<Provider>],
-    /// Names of all providers, including those with faults.
+    /// Providers by their names; `None` for one with faults.
+    pub(super) providers: &'k HashMap<String, Option<Arc<Provider>>>,
+    /// Names of all providers in the order of the configuration, including those with faults.
     pub(super) names: &'k [String],
     pub(super) prices: &'k PriceList,
     /// Routing rules for what a model does not configure.
@@ -38,7 +42,7 @@ pub(super) struct ModelContext<'k> {
 pub(super) type Roots<'r, 'd> = &'r [ConfigTable<'d>];
 
 /// Reports a fault at a position in one of the files.
-fn wrong_at(
+pub(super) fn wrong_at(
     roots: Roots<'_, '_>,
     file: usize,
     mark: &Position,
@@ -52,11 +56,11 @@ fn wrong_at(
 
 /// Model as configured, before its fallbacks are resolved.
 pub(super) struct Draft {
-    model: Model,
+    pub(super) model: Model,
     /// Index of the file that defines it.
-    file: usize,
-    targets: Position,
-    fallback: Vec<(Box<str>, Position)>,
+    pub(super) file: usize,
+    pub(super) targets: Position,
+    pub(super) fallback: Vec<(Box<str>, Position)>,
     /// Setting that enables `retry.continue`. `None` if it is disabled.
     resumes: Option<ContinueSetting>,
 }
@@ -69,18 +73,18 @@ enum ContinueSetting {
     Global(Position),
 }
 
-/// Reads a model. `file` is the index of its file.
+/// Reads a model. `ids` are those of earlier models, `file` is the index of its file.
 pub(super) fn read(
     table: &ConfigTable<'_>,
     known: &ModelContext<'_>,
-    earlier: &[Draft],
+    ids: &mut HashSet<String>,
     file: usize,
 ) -> Option<Draft> {
     let id = table.require("id", "id = \"gpt-4o\"").and_then(|value| {
         let id = value.as_str()?.to_owned();
         if id.is_empty() || id.len() > 256 {
             value.wrong("an id must have 1 to 256 bytes", None);
-        } else if earlier.iter().any(|draft| *draft.model.id == *id) {
+        } else if ids.contains(&id) {
             value.wrong(format!("the model \"{id}\" is defined twice"), None);
         }
         Some(id)
@@ -101,13 +105,8 @@ pub(super) fn read(
         own.map(ContinueSetting::Model).or_else(|| known.resumes.clone().map(ContinueSetting::Global));
     let resumes = resumes.filter(|_| retry.resume);
     let timeouts = table.table("timeouts", read_timeouts).unwrap_or_default();
-    let mut fallback = Vec::new();
-    if let Some(list) = table.get("fallback") {
-        list.elements(|element| {
-            fallback.extend(element.as_str().map(|name| (name.into(), element.position())));
-        });
-    }
-    let mut targets: Vec<Target> = Vec::new();
+    let fallback = read_fallback(table);
+    let (mut targets, mut seen): (Vec<Target>, _) = (Vec::new(), HashSet::new());
     let list = table.require("targets", "targets = [{ provider = \"openai\", model = \"gpt-4o\" }]");
     if let Some(list) = &list {
         // Tiers are checked only if every target was read: a missing one would cause misleading faults.
@@ -117,7 +116,7 @@ pub(super) fn read(
                 Some(mut target) => {
                     timeouts.apply(&mut target.timeouts);
                     target.abilities = abilities;
-                    if targets.iter().any(|other| is_same(other, &target)) {
+                    if !seen.insert((target.provider.name.clone(), target.model.clone())) {
                         element.wrong("this target is listed twice", "remove one of the two".to_owned());
                     }
                     targets.push(target);
@@ -131,6 +130,7 @@ pub(super) fn read(
         }
     }
     let (id, targets_at) = (id?, list?.position());
+    ids.insert(id.clone());
     // Price precedence: the model's own, then the price list by the client's name, then by the targets' model names.
     let names = std::iter::once(id.as_str()).chain(targets.iter().map(|target: &Target| &*target.model));
     let price = price.or_else(|| known.prices.find(names)).unwrap_or_default();
@@ -158,6 +158,16 @@ pub(super) fn read(
     Some(Draft { model, file, targets: targets_at, fallback, resumes })
 }
 
+fn read_fallback(table: &ConfigTable<'_>) -> Vec<(Box<str>, Position)> {
+    let mut fallback = Vec::new();
+    if let Some(list) = table.get("fallback") {
+        list.elements(|element| {
+            fallback.extend(element.as_str().map(|name| (name.into(), element.position())));
+        });
+    }
+    fallback
+}
+
 fn policy(name: &str) -> Result<Policy, String> {
     Policy::from_name(name).ok_or_else(|| one_of(name, &Policy::ALL.map(Policy::name)))
 }
@@ -182,7 +192,7 @@ fn read_token_limits(table: &ConfigTable<'_>) -> (Option<u32>, Option<u32>) {
     (window, output)
 }
 
-fn is_same(one: &Target, other: &Target) -> bool {
+pub(super) fn is_same(one: &Target, other: &Target) -> bool {
     Arc::ptr_eq(&one.provider, &other.provider) && one.model == other.model
 }
 
@@ -208,8 +218,9 @@ fn check(list: &Value<'_>, targets: &[Target]) {
         }
     }
     let Some(first) = tiers.first() else { return };
+    let replaced = api_set(serving(*first));
     for target in tiers.iter().skip(1).flat_map(|tier| serving(*tier)) {
-        if !serving(*first).any(|before| stands_in(target, before)) {
+        if api_set(std::iter::once(target)) & replaced == 0 {
             let message = format!("\"{}\" shares no API with the first tier", target.provider.name);
             list.wrong(
                 message,
@@ -219,8 +230,8 @@ fn check(list: &Value<'_>, targets: &[Target]) {
     }
 }
 
-/// Returns whether `target` can serve at least one of the APIs that `before` serves.
-fn stands_in(target: &Target, before: &Target) -> bool {
+/// Returns the APIs that targets serve, as bits in the order of [`Api::ALL`]: a target can replace another one if they share one.
+pub(super) fn api_set<'t>(targets: impl Iterator<Item = &'t Target>) -> u32 {
     let capability = |api: &Api| match api {
         // The four formats translate into each other, and so do the two embedding APIs.
         api if api.format().is_some() => Some(Api::Chat),
@@ -229,8 +240,9 @@ fn stands_in(target: &Target, before: &Target) -> bool {
         Api::CountTokens => None,
         api => Some(*api),
     };
-    let replaced_apis: Vec<Api> = before.provider.apis.iter().filter_map(capability).collect();
-    target.provider.apis.iter().filter_map(capability).any(|api| replaced_apis.contains(&api))
+    let apis = targets.flat_map(|target| &target.provider.apis).filter_map(capability);
+    let bits = apis.filter_map(|api| Api::ALL.iter().position(|known| *known == api));
+    bits.fold(0, |set, bit| set | 1 << bit)
 }
 
 /// Time-outs of a model, which override those of its providers.
@@ -266,19 +278,29 @@ fn read_timeouts(table: &ConfigTable<'_>) -> OwnTimes {
     }
 }
 
+/// Lists names for a hint, the first ones of many.
+fn listed(names: &[String]) -> String {
+    let shown: Vec<&str> = names.iter().take(MAX_LISTED).map(String::as_str).collect();
+    match names.len().saturating_sub(shown.len()) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
 fn read_target(table: &ConfigTable<'_>, known: &ModelContext<'_>) -> Option<Target> {
     let provider = table.require("provider", "provider = \"openai\"").and_then(|value| {
         let name = value.as_str()?;
-        let names = known.names;
-        if !names.iter().any(|known| known == name) {
+        let found = known.providers.get(name);
+        if found.is_none() {
+            let names = if table.has_too_many_faults() { &[] } else { known.names };
             let hint = match closest(name, names.iter().map(String::as_str)) {
                 Some(meant) => format!("did you mean \"{meant}\"?"),
-                None if names.is_empty() => "no [[provider]] is defined".to_owned(),
-                None => format!("known: {}", names.join(", ")),
+                None if known.names.is_empty() => "no [[provider]] is defined".to_owned(),
+                None => format!("known: {}", listed(names)),
             };
             value.wrong(format!("no provider is named \"{name}\""), hint);
         }
-        known.providers.iter().find(|provider| *provider.name == *name).cloned()
+        found.cloned().flatten()
     });
     let model = table.require("model", "model = \"gpt-4o-2024-11-20\"").and_then(|value| model_name(&value));
     let family = table.get("family").and_then(|value| model_name(&value));
@@ -316,36 +338,9 @@ fn model_name(value: &Value<'_>) -> Option<String> {
     Some(model)
 }
 
-/// Resolves the fallbacks: returns the models, each with its own targets followed by those of its fallbacks,
-/// transitively.
+/// Returns the models, each with its own targets followed by those of its fallbacks, transitively.
 pub(super) fn join(roots: Roots<'_, '_>, drafts: Vec<Draft>) -> Vec<Model> {
-    let mut sound = true;
-    for draft in &drafts {
-        for (name, mark) in &draft.fallback {
-            let wrong = match find(&drafts, name) {
-                None => {
-                    let names = drafts.iter().map(|draft| &*draft.model.id);
-                    let hint = closest(name, names).map(|meant| format!("did you mean \"{meant}\"?"));
-                    Some((format!("no model is named \"{name}\""), hint))
-                }
-                Some(other) => match find_cycle(&drafts, &draft.model.id, name) {
-                    Some(cycle) => Some((format!("the fallback forms a cycle: {cycle}"), None)),
-                    None if !can_replace(other, draft) => Some((
-                        format!("\"{name}\" shares no API with this model"),
-                        Some("a fallback replaces the model and must share an API with it".to_owned()),
-                    )),
-                    None => None,
-                },
-            };
-            if let Some((message, hint)) = wrong {
-                sound = false;
-                wrong_at(roots, draft.file, mark, message, hint);
-            }
-        }
-    }
-    // Only if all fallbacks are valid: the targets of a cycle have no order, and further faults would mislead.
-    let added: Vec<Vec<Target>> =
-        if sound { drafts.iter().map(|draft| more(roots, &drafts, draft)).collect() } else { Vec::new() };
+    let added = fallbacks::resolve(roots, &drafts);
     for (draft, added) in drafts.iter().zip(&added) {
         check_resumes(roots, draft, added);
     }
@@ -354,59 +349,6 @@ pub(super) fn join(roots: Roots<'_, '_>, drafts: Vec<Draft>) -> Vec<Model> {
         model.targets.extend(more);
     }
     models
-}
-
-fn find<'d>(drafts: &'d [Draft], name: &str) -> Option<&'d Draft> {
-    drafts.iter().find(|draft| *draft.model.id == *name)
-}
-
-fn can_replace(other: &Draft, draft: &Draft) -> bool {
-    let own = &draft.model.targets;
-    other.model.targets.iter().any(|target| own.iter().any(|before| stands_in(target, before)))
-}
-
-/// Collects the fallbacks of a model, transitively and nearest first.
-fn behind<'d>(drafts: &'d [Draft], draft: &'d Draft, found: &mut Vec<&'d Draft>) {
-    for (name, _) in &draft.fallback {
-        let Some(other) = find(drafts, name) else { continue };
-        if !found.iter().any(|before| before.model.id == other.model.id) {
-            found.push(other);
-            behind(drafts, other, found);
-        }
-    }
-}
-
-/// Returns the targets of the fallbacks of a model. Each tier of a fallback becomes a further tier of the model.
-fn more(roots: Roots<'_, '_>, drafts: &[Draft], draft: &Draft) -> Vec<Target> {
-    let mut others = Vec::new();
-    behind(drafts, draft, &mut others);
-    let own = &draft.model.targets;
-    let mut more: Vec<Target> = Vec::new();
-    let mut tier = own.iter().map(|target| target.handle.tier).max().unwrap_or(0);
-    for other in others {
-        let mut ordered: Vec<&Target> = other.model.targets.iter().collect();
-        ordered.sort_by_key(|target| target.handle.tier);
-        let mut last = None;
-        for target in ordered {
-            // A target that was tried already would only fail again.
-            if own.iter().chain(&more).any(|before| is_same(before, target)) {
-                continue;
-            }
-            // Each tier of a fallback comes after all tiers before it, whatever its configured number.
-            if last.replace(target.handle.tier) != Some(target.handle.tier) {
-                tier = tier.saturating_add(1);
-            }
-            let mut handle = target.handle.clone();
-            handle.tier = tier;
-            more.push(Target { handle, drained_weight: None, ..target.clone() });
-        }
-    }
-    if own.len() + more.len() > MAX_TARGETS {
-        let message =
-            format!("a model can have at most {MAX_TARGETS} targets, including those of its fallback");
-        wrong_at(roots, draft.file, &draft.targets, message, None);
-    }
-    more
 }
 
 /// Reports an enabled `retry.continue` that could never take effect: a stream is resumed by another target than the one
@@ -448,29 +390,4 @@ fn check_resumes(roots: Roots<'_, '_>, draft: &Draft, added: &[Target]) {
         }
         (ContinueSetting::Global(_), Some(_)) => {}
     }
-}
-
-/// Returns the cycle of fallbacks from `model` via `through` back to `model` for a message, or `None` if there is none.
-fn find_cycle(drafts: &[Draft], model: &str, through: &str) -> Option<String> {
-    fn walk<'d>(drafts: &'d [Draft], from: &'d str, to: &str, seen: &mut Vec<&'d str>) -> bool {
-        seen.push(from);
-        if from == to {
-            return true;
-        }
-        let next = drafts.iter().filter(|draft| *draft.model.id == *from).flat_map(|draft| &draft.fallback);
-        for (name, _) in next {
-            let known = seen.contains(&&**name) && **name != *to;
-            if !known && walk(drafts, name, to, seen) {
-                return true;
-            }
-        }
-        seen.pop();
-        false
-    }
-    let mut seen = Vec::new();
-    walk(drafts, through, model, &mut seen).then(|| {
-        let steps: Vec<String> =
-            std::iter::once(model).chain(seen).map(|name| format!("\"{name}\"")).collect();
-        steps.join(" -> ")
-    })
 }

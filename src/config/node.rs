@@ -6,11 +6,14 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
+use super::faults::Faults;
 use super::key_path::{KeyPath, KeyStep};
+use super::key_types::{Secrecy, has_secrets, secrecy};
+use super::masking::MASK;
 use super::overrides::Layer;
-use super::report::{Problem, Report, closest, excerpt, place};
+use super::report::{Problem, Report, closest, excerpt};
 use super::values;
 use crate::account::amount;
 
@@ -23,8 +26,8 @@ pub(super) struct TomlDocument<'t> {
     layers: &'t [Layer<'t>],
     /// Table in which the keys of layers stand whose table the text does not have.
     empty: DeValue<'t>,
-    problems: RefCell<Vec<Problem>>,
-    warnings: RefCell<Vec<Problem>>,
+    problems: Faults,
+    warnings: Faults,
 }
 
 /// Contents of a file before the part that is parsed, to report positions in the whole file.
@@ -90,7 +93,7 @@ impl<'t> TomlDocument<'t> {
 
     /// Returns all faults in the order of their positions.
     pub(super) fn into_report(self) -> Report {
-        Report { problems: in_order(self.problems) }
+        Report { problems: self.problems.in_order(&self.file, self.text, self.before.lines) }
     }
 
     /// Returns the warnings in the order of their positions.
@@ -98,20 +101,17 @@ impl<'t> TomlDocument<'t> {
     /// # Errors
     /// Returns all faults if there are any.
     pub(super) fn into_warnings(self) -> Result<Vec<Problem>, Report> {
-        Report { problems: in_order(self.problems) }.into_result()?;
-        Ok(in_order(self.warnings))
+        let (file, text, lines) = (&self.file, self.text, self.before.lines);
+        Report { problems: self.problems.in_order(file, text, lines) }.into_result()?;
+        Ok(self.warnings.in_order(file, text, lines))
     }
 
     pub(super) fn report(&self, span: &Range<usize>, key: String, message: String, hint: Option<String>) {
-        let problem = self.problem(span, key, message, hint);
-        self.problems.borrow_mut().push(problem);
+        self.problems.add(span.start, self.numbered(key), message, hint);
     }
 
-    fn problem(&self, span: &Range<usize>, key: String, message: String, hint: Option<String>) -> Problem {
-        let (line, column) = place(self.text, span.start);
-        // Positions refer to the whole file, not to the part that is parsed.
-        let (line, key) = (line + self.before.lines, self.numbered(key));
-        Problem { file: self.file.clone(), line, column, key, message, hint }
+    fn warn(&self, span: &Range<usize>, key: String, message: String, hint: Option<String>) {
+        self.warnings.add(span.start, self.numbered(key), message, hint);
     }
 }
 
@@ -132,10 +132,17 @@ impl TomlDocument<'_> {
     }
 }
 
-fn in_order(problems: RefCell<Vec<Problem>>) -> Vec<Problem> {
-    let mut problems = problems.into_inner();
-    problems.sort_by_key(|problem| (problem.line, problem.column));
-    problems
+/// Returns whether the text of a value may have a secret: that of a secret's key, a table, and what stands in the place of a table
+/// that may have one.
+fn may_be_secret(value: &DeValue<'_>, path: &str) -> bool {
+    let has_table = |list: &DeArray<'_>| list.iter().any(|element| element.get_ref().is_table());
+    value.is_table()
+        || value.as_array().is_some_and(has_table)
+        || match secrecy(path) {
+            Secrecy::Hidden | Secrecy::Digest => true,
+            Secrecy::Url => value.as_str().is_none_or(|text| text.contains(['@', '?'])),
+            Secrecy::Shown | Secrecy::Unknown => has_secrets(path),
+        }
 }
 
 /// Value with its position.
@@ -161,9 +168,12 @@ impl<'d> Value<'d> {
         self
     }
 
-    /// Returns the source text of the value for a message.
+    /// Returns the source text of the value for a message. A secret is masked, and what may have one below it.
     fn shown(&self) -> String {
-        if self.hidden { "***".to_owned() } else { excerpt(self.document.text, &self.span) }
+        if self.hidden || may_be_secret(self.value, &self.place.key_type_path()) {
+            return MASK.to_owned();
+        }
+        excerpt(self.document.text, &self.span)
     }
 
     /// Reports a fault of this value.
@@ -173,8 +183,7 @@ impl<'d> Value<'d> {
 
     /// Warns of this value, which is valid but has no effect.
     pub(super) fn warn(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
-        let problem = self.document.problem(&self.span, self.place.path(), message.into(), hint.into());
-        self.document.warnings.borrow_mut().push(problem);
+        self.document.warn(&self.span, self.place.path(), message.into(), hint.into());
     }
 
     fn wrong_type(&self, expected: &str) {
@@ -339,8 +348,12 @@ impl<'d> ConfigTable<'d> {
 
     /// Warns of the table: it is valid, but a later operation cannot succeed with it.
     pub(super) fn warn(&self, message: impl Into<String>, hint: impl Into<Option<String>>) {
-        let problem = self.document.problem(&self.span, self.place.path(), message.into(), hint.into());
-        self.document.warnings.borrow_mut().push(problem);
+        self.document.warn(&self.span, self.place.path(), message.into(), hint.into());
+    }
+
+    /// Returns whether further faults of the document are only counted.
+    pub(super) fn has_too_many_faults(&self) -> bool {
+        self.document.problems.is_full()
     }
 
     /// Reports a fault at a marked position.
@@ -462,6 +475,10 @@ impl<'d> ConfigTable<'d> {
         for key in self.table.keys() {
             let name: &str = key.get_ref();
             if known.contains(&name) {
+                continue;
+            }
+            if self.document.problems.is_full() {
+                self.document.problems.count();
                 continue;
             }
             let mut names = known.clone();

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::key_types::{KeyType, shape};
 use super::node::TomlDocument;
 use super::reference::{ConfigFile, keys};
 use super::report::{Problem, Report, closest};
-use super::schema::{KeyType, shape};
 
 /// Beginning of the names.
 pub const PREFIX: &str = "MODEL_GATEWAY__";
@@ -170,6 +170,8 @@ fn is_text(key: &str, value: &str) -> bool {
     match shape(key) {
         Some(
             KeyType::Text
+            | KeyType::SecretText
+            | KeyType::Url
             | KeyType::Duration
             | KeyType::Size
             | KeyType::Address

@@ -129,6 +129,10 @@ fn add_secrets(entries: &mut Entries, provider: &Provider) {
     add("credential", format!("{credential:?} {access:?}"));
     let headers: Vec<_> = provider.headers.iter().map(|(name, value)| (name, value.as_bytes())).collect();
     add("headers", format!("{headers:?}"));
+    // Its query, which is masked in the printed configuration.
+    if let Some(check) = &provider.check {
+        add("check", format!("{check:?}"));
+    }
     add("ca", format!("{:?}", provider.roots));
     let identity = provider.client_identity.as_ref().map(|identity| (&identity.chain, &identity.key));
     add("client_cert", format!("{identity:?}"));

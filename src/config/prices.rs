@@ -1,5 +1,6 @@
 //! Prices: of a model in routes.toml, and of many models in a price file.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
@@ -34,16 +35,36 @@ pub fn list_price<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<&'stat
     })
 }
 
-/// Price list, in the order of the file.
+/// Price list. The first price of the file that has a name counts.
 #[derive(Debug, Default)]
-pub(super) struct PriceList(Vec<(Vec<Pattern>, Arc<Price>)>);
+pub(super) struct PriceList {
+    prices: Vec<Arc<Price>>,
+    /// Index of the first price of each name without a star.
+    by_name: HashMap<Box<str>, usize>,
+    /// Patterns with the index of their price, in the order of the file.
+    patterns: Vec<(Pattern, usize)>,
+}
 
 impl PriceList {
+    fn add(&mut self, names: Vec<String>, price: Arc<Price>) {
+        let index = self.prices.len();
+        self.prices.push(price);
+        for name in names {
+            if name.contains('*') {
+                self.patterns.push((Pattern::new(name), index));
+            } else {
+                self.by_name.entry(name.into_boxed_str()).or_insert(index);
+            }
+        }
+    }
+
     /// Returns the first price of the first name that has one, or `None` if no name has one.
     pub(super) fn find<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> Option<Arc<Price>> {
         names.find_map(|name| {
-            let fits = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
-            self.0.iter().find(|(patterns, _)| fits(patterns)).map(|(_, price)| price.clone())
+            let exact = self.by_name.get(name).copied();
+            let pattern = self.patterns.iter().find(|(pattern, _)| pattern.matches(name));
+            let first = exact.into_iter().chain(pattern.map(|(_, index)| *index)).min()?;
+            self.prices.get(first).cloned()
         })
     }
 }
@@ -51,17 +72,17 @@ impl PriceList {
 pub(super) fn read(file: &Path, text: &str) -> Result<PriceList, Report> {
     let document = TomlDocument::new(file, text);
     let list = document.read(|root| {
-        let mut list = Vec::new();
+        let mut list = PriceList::default();
         root.tables("price", |table| {
-            let mut patterns = Vec::new();
+            let mut names = Vec::new();
             if let Some(models) = table.require("models", "models = [\"gpt-4o\", \"gpt-4o-2024-*\"]")
-                && models.elements(|element| patterns.extend(element.as_str().map(Pattern::new))) == Some(0)
+                && models.elements(|element| names.extend(element.as_str().map(str::to_owned))) == Some(0)
             {
                 models.wrong("a price must name at least one model", None);
             }
-            list.push((patterns, read_price(table)));
+            list.add(names, read_price(table));
         });
-        PriceList(list)
+        list
     });
     document.into_report().into_result()?;
     list.ok_or_else(|| Report::of_file(file, "is not valid"))
@@ -71,13 +92,14 @@ pub(super) fn read(file: &Path, text: &str) -> Result<PriceList, Report> {
 pub(super) fn read_price(table: &ConfigTable<'_>) -> Arc<Price> {
     let rates = read_rates(table);
     let mut tiers: Vec<(u64, Rates)> = Vec::new();
+    let mut bounds = HashSet::new();
     table.tables("tiers", |tier| {
         let above = tier
             .require("above", "above = 200000")
             .and_then(|value| u64::try_from(value.as_integer(&(1..=1_000_000_000))?).ok());
         let rates = read_rates(tier);
         let Some(above) = above else { return };
-        if tiers.iter().any(|(other, _)| *other == above) {
+        if !bounds.insert(above) {
             tier.wrong(format!("two tiers have the same above = {above}"), None);
         }
         tiers.push((above, rates));

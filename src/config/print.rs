@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
+use super::masking::masked_url;
 use super::overrides::mark_origins;
 use super::print_listeners::{write_listeners, write_proxies};
 use super::print_telemetry;
@@ -129,16 +130,29 @@ fn paths(sources: &ConfigSources) -> String {
 }
 
 fn write_admin(out: &mut String, admin: &AdminApiSettings) -> std::fmt::Result {
-    let AdminApiSettings { tokens, state, socket, hosts, writes, console, tls, insecure } = admin;
+    let AdminApiSettings {
+        tokens,
+        state,
+        socket,
+        hosts,
+        writes,
+        provider_hosts,
+        credential_sources,
+        console,
+        tls,
+        insecure,
+    } = admin;
     writeln!(out, "\n[admin]")?;
     writeln!(out, "tokens = {}", text(&tokens.display().to_string()))?;
     writeln!(out, "state  = {}", text(&state.display().to_string()))?;
     if let Some(socket) = socket {
         writeln!(out, "socket = {}", text(&socket.display().to_string()))?;
     }
-    let hosts: Vec<String> = hosts.iter().map(|host| text(host)).collect();
-    writeln!(out, "hosts  = [{}]", hosts.join(", "))?;
+    let texts = |list: &[String]| list.iter().map(|entry| text(entry)).collect::<Vec<_>>().join(", ");
+    writeln!(out, "hosts  = [{}]", texts(hosts))?;
     writeln!(out, "writes = {writes}")?;
+    writeln!(out, "provider_hosts = [{}]", texts(provider_hosts))?;
+    writeln!(out, "credential_sources = [{}]", texts(credential_sources))?;
     writeln!(out, "console = {console}")?;
     if *insecure {
         writeln!(out, "insecure = true")?;
@@ -249,14 +263,6 @@ fn write_fleet(out: &mut String, fleet: &FleetSettings) -> std::fmt::Result {
     }
 }
 
-/// Masks the user and password of a URL.
-fn masked_url(url: &str) -> String {
-    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
-        Some((scheme, (_, host))) => format!("{scheme}://***@{host}"),
-        None => url.to_owned(),
-    }
-}
-
 fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
     writeln!(out, "\n# routes.toml")?;
     writeln!(out, "claude_alias = {}", text(routes.aliases().prefix()))?;
@@ -279,7 +285,7 @@ fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
         writeln!(out, "http       = \"{http}\"")?;
         writeln!(out, "timeouts   = {{ {} }}", times(&provider.timeouts))?;
         if let Some(check) = &provider.check {
-            let path = text(&provider.check_path(check));
+            let path = text(&masked_url(&provider.check_path(check)));
             let (every, timeout) = (span(check.every), span(check.timeout));
             writeln!(out, "check      = {{ path = {path}, every = {every}, timeout = {timeout} }}")?;
         }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::TelemetrySettings;
+use super::masking::masked_url;
 use super::print::{span, text};
 use crate::account::Amount;
 use crate::telemetry::sampling::SlowRule;
@@ -32,7 +33,12 @@ pub(super) fn write(out: &mut String, settings: &TelemetrySettings) -> std::fmt:
     for (key, destination) in [("traces", traces), ("logs", logs), ("metrics", metrics)] {
         let Some(destination) = destination else { continue };
         let gzip = if destination.gzip { "gzip" } else { "none" };
-        writeln!(out, "# {key}: {}, {gzip}, within {}", destination.url, span(destination.timeout))?;
+        writeln!(
+            out,
+            "# {key}: {}, {gzip}, within {}",
+            masked_url(&destination.url),
+            span(destination.timeout)
+        )?;
         for (name, _) in &destination.headers {
             writeln!(out, "# {key}: header {name}: ***")?;
         }

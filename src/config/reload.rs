@@ -1,6 +1,7 @@
 //! Reload of routes.toml and keys.toml: a new snapshot is installed only if both files are valid and stable.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -9,7 +10,7 @@ use super::node::ConfigTable;
 use super::pending::{PendingSnapshot, changed_files};
 use super::sources::{CandidateFile, FileHash, SnapshotSources, SourceKind, SourceText};
 use super::stable_read::{FileEnding, StableReader};
-use super::{Report, Vault, read_snapshot};
+use super::{Problem, Report, Vault, read_snapshot};
 use crate::snapshot::Snapshot;
 
 /// Rules of a reload: `[reload]` of gateway.toml.
@@ -101,12 +102,26 @@ pub struct ReloadOutcome {
     pub at: SystemTime,
     /// Duration of reading and validating.
     pub took: Duration,
-    /// Faults of the files if they were rejected; `None` if they were applied.
+    /// Faults of the files of routes and keys if they were rejected; `None` if they were applied.
     pub refused: Option<Report>,
+    /// Faults of admin.toml and the certificate of the admin port, of which what was in effect stays; `None` if they were applied.
+    pub access: Option<Report>,
     /// Number of models in effect.
     pub models: usize,
     /// Number of keys in effect.
     pub keys: usize,
+}
+
+impl ReloadOutcome {
+    /// Returns whether all files were applied.
+    pub fn is_applied(&self) -> bool {
+        self.refused.is_none() && self.access.is_none()
+    }
+
+    /// Returns the faults of all files.
+    pub fn faults(&self) -> impl Iterator<Item = &Problem> {
+        self.refused.iter().chain(&self.access).flat_map(|report| &report.problems)
+    }
 }
 
 /// Reads routes and keys and installs them as a snapshot.
@@ -115,8 +130,10 @@ pub struct Reloader {
     rules: ReloadRules,
     vault: Box<dyn Vault + Send + Sync>,
     install: Box<dyn Fn(Snapshot) + Send + Sync>,
-    /// Held during a reload. Separate from `current`, so that [`last`](Self::last) never waits for a file.
+    /// Held while the configuration is changed. Separate from `current`, so that [`last`](Self::last) never waits for a file.
     reloading: Mutex<()>,
+    /// Number of reloads that have begun.
+    begun: AtomicU64,
     current: Mutex<Current>,
 }
 
@@ -125,6 +142,8 @@ pub struct Reloader {
 struct Current {
     outcome: ReloadOutcome,
     baseline: Baseline,
+    /// Number of the latest reload that has ended.
+    ended: u64,
 }
 
 impl Reloader {
@@ -142,30 +161,50 @@ impl Reloader {
             at: SystemTime::now(),
             took: Duration::ZERO,
             refused: None,
+            access: None,
             models: first.routes.models().len(),
             keys: first.keys.len(),
         };
-        let current = Mutex::new(Current { outcome, baseline });
-        Reloader { sources, rules, vault, install, reloading: Mutex::default(), current }
+        let current = Mutex::new(Current { outcome, baseline, ended: 0 });
+        let (reloading, begun) = Default::default();
+        Reloader { sources, rules, vault, install, reloading, begun, current }
     }
 
     /// Reads the files and installs the new snapshot. Blocks for about a microsecond a key and up to `reload.settle`:
     /// call it on a blocking thread.
     ///
-    /// Reloads are serialised. A rejected file leaves the configuration in effect unchanged.
+    /// A reload that takes long keeps no later one from being applied: the files are read side by side, and a later reload that
+    /// has ended counts for the earlier one. A rejected file leaves the configuration in effect unchanged.
     pub fn reload(&self) -> ReloadOutcome {
-        let session = self.exclusive();
+        let number = self.begun.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let start = Instant::now();
-        match session.read(StableReader::default()) {
-            Ok(read) => session.install(read, start),
-            Err(report) => {
-                let mut current = self.current.lock();
-                current.outcome.at = SystemTime::now();
-                current.outcome.took = start.elapsed();
-                current.outcome.refused = Some(report);
-                current.outcome.clone()
-            }
+        let before = self.last().generation;
+        let read = self.read(StableReader::default());
+        let session = self.exclusive();
+        let current = self.current.lock().clone();
+        if current.ended > number {
+            // It has read the files after this one.
+            return current.outcome;
         }
+        // The API or another reload has changed the configuration meanwhile, perhaps after the files were read.
+        let read =
+            if current.outcome.generation == before { read } else { self.read(StableReader::default()) };
+        let installed = read.map(|read| session.install(read, start));
+        let mut current = self.current.lock();
+        current.ended = number;
+        current.outcome.access = None;
+        if let Err(report) = installed {
+            current.outcome.at = SystemTime::now();
+            current.outcome.took = start.elapsed();
+            current.outcome.refused = Some(report);
+        }
+        current.outcome.clone()
+    }
+
+    /// Adds the faults of admin.toml and the certificate of the admin port to the result of a reload.
+    pub fn refuse_access(&self, outcome: ReloadOutcome, report: Report) -> ReloadOutcome {
+        self.current.lock().outcome.access = Some(report.clone());
+        ReloadOutcome { access: Some(report), ..outcome }
     }
 
     /// Reads the files as a reload does, and installs nothing. Blocks like [`reload`](Self::reload).
@@ -173,12 +212,44 @@ impl Reloader {
     /// # Errors
     /// Returns [`Report`] with the faults for which a reload would be refused.
     pub fn pending(&self) -> Result<PendingSnapshot, Report> {
-        let (snapshot, baseline) = self.exclusive().read(StableReader::default())?;
+        let (snapshot, baseline) = self.read(StableReader::default())?;
         let files = changed_files(&self.current.lock().baseline, &baseline);
         Ok(PendingSnapshot { snapshot, files })
     }
 
-    /// Returns the only right to read or change the configuration, until it is dropped.
+    /// Reads all files. Rejects files that are invalid, truncated, unexpectedly empty or being written.
+    fn read(&self, reader: StableReader) -> Result<(Snapshot, Baseline), Report> {
+        let Reloader { sources, vault, rules, .. } = self;
+        let Current { outcome, baseline, .. } = self.current.lock().clone();
+        let (snapshot, new_baseline) = read_snapshot(sources, &**vault, &reader)?;
+        let mut report = Report::default();
+        let counts = [
+            (SourceKind::Routes, "model", outcome.models, snapshot.routes.models().len()),
+            (SourceKind::Keys, "key", outcome.keys, snapshot.keys.len()),
+        ];
+        for (kind, what, before, now) in counts {
+            // Files without entries are judged by `allow_empty` only: an intentionally emptied file need not keep its
+            // ending.
+            if now > 0 {
+                for file in new_baseline.0.iter().filter(|file| file.kind == kind) {
+                    let old = baseline.file(&file.path);
+                    let truncation = old.and_then(|old| old.ending.truncation(file.ending));
+                    report.merge(truncation.map(|why| Report::of_file(&file.path, why)).unwrap_or_default());
+                }
+            } else if before > 0 && !rules.allow_empty {
+                let message = format!(
+                    "has no {what}, but had {before}; to permit this, set reload.allow_empty in gateway.toml"
+                );
+                report.merge(Report::of_file(sources.of(kind).main(), message));
+            }
+        }
+        report.into_result()?;
+        // Last, so that the time spent on validation counts towards the wait.
+        reader.wait_until_stable(rules.settle)?;
+        Ok((snapshot, new_baseline))
+    }
+
+    /// Returns the only right to change the configuration, until it is dropped.
     pub(super) fn exclusive(&self) -> ReloadSession<'_> {
         ReloadSession { reloader: self, _serial: self.reloading.lock() }
     }
@@ -218,7 +289,7 @@ impl std::fmt::Debug for Reloader {
     }
 }
 
-/// Exclusive right to read or change the configuration.
+/// Exclusive right to change the configuration.
 pub(super) struct ReloadSession<'r> {
     reloader: &'r Reloader,
     _serial: MutexGuard<'r, ()>,
@@ -235,39 +306,7 @@ impl ReloadSession<'_> {
     /// # Errors
     /// Returns [`Report`] with every fault of all files.
     pub(super) fn check(&self, candidate: CandidateFile) -> Result<(Snapshot, Baseline), Report> {
-        self.read(StableReader::with_candidate(candidate))
-    }
-
-    /// Reads all files. Rejects files that are invalid, truncated, unexpectedly empty or being written.
-    fn read(&self, reader: StableReader) -> Result<(Snapshot, Baseline), Report> {
-        let Reloader { sources, vault, rules, .. } = self.reloader;
-        let Current { outcome, baseline } = self.reloader.current.lock().clone();
-        let (snapshot, new_baseline) = read_snapshot(sources, &**vault, &reader)?;
-        let mut report = Report::default();
-        let counts = [
-            (SourceKind::Routes, "model", outcome.models, snapshot.routes.models().len()),
-            (SourceKind::Keys, "key", outcome.keys, snapshot.keys.len()),
-        ];
-        for (kind, what, before, now) in counts {
-            // Files without entries are judged by `allow_empty` only: an intentionally emptied file need not keep its
-            // ending.
-            if now > 0 {
-                for file in new_baseline.0.iter().filter(|file| file.kind == kind) {
-                    let old = baseline.file(&file.path);
-                    let truncation = old.and_then(|old| old.ending.truncation(file.ending));
-                    report.merge(truncation.map(|why| Report::of_file(&file.path, why)).unwrap_or_default());
-                }
-            } else if before > 0 && !rules.allow_empty {
-                let message = format!(
-                    "has no {what}, but had {before}; to permit this, set reload.allow_empty in gateway.toml"
-                );
-                report.merge(Report::of_file(sources.of(kind).main(), message));
-            }
-        }
-        report.into_result()?;
-        // Last, so that the time spent on validation counts towards the wait.
-        reader.wait_until_stable(rules.settle)?;
-        Ok((snapshot, new_baseline))
+        self.reloader.read(StableReader::with_candidate(candidate))
     }
 
     /// Makes a snapshot the active one, as the next generation. Its check began at `start`.
@@ -276,18 +315,21 @@ impl ReloadSession<'_> {
         (mut snapshot, baseline): (Snapshot, Baseline),
         start: Instant,
     ) -> ReloadOutcome {
-        snapshot.generation = self.reloader.current.lock().outcome.generation.saturating_add(1);
+        let Current { outcome, ended, .. } = self.reloader.current.lock().clone();
+        snapshot.generation = outcome.generation.saturating_add(1);
         let outcome = ReloadOutcome {
             generation: snapshot.generation,
             at: SystemTime::now(),
             took: start.elapsed(),
             refused: None,
+            access: outcome.access,
             models: snapshot.routes.models().len(),
             keys: snapshot.keys.len(),
         };
         (self.reloader.install)(snapshot);
-        *self.reloader.current.lock() = Current { outcome: outcome.clone(), baseline };
-        outcome
+        *self.reloader.current.lock() = Current { outcome: outcome.clone(), baseline, ended };
+        // A change of an entry has read no other file.
+        ReloadOutcome { access: None, ..outcome }
     }
 }
 

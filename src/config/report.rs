@@ -87,24 +87,27 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
-/// Returns the line and column of a byte offset, both from 1.
-pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    let line = before.bytes().filter(|&byte| byte == b'\n').count() + 1;
-    (line, before.get(line_start..).unwrap_or_default().chars().count() + 1)
-}
-
 /// Returns the first line of a span for a message, at most 60 characters.
 pub(super) fn excerpt(text: &str, span: &Range<usize>) -> String {
     let text = text.get(span.clone()).unwrap_or_default();
     text.lines().next().unwrap_or_default().chars().take(60).collect()
 }
 
+/// Longest word, in bytes, for which a similar one is sought.
+const LONGEST_WORD: usize = 256;
+/// Maximum number of candidates that a word is compared with.
+const MAX_CANDIDATES: usize = 1_000;
+
 /// Returns the candidate with the smallest edit distance, or `None` if none is close enough to be a likely typo.
 pub(super) fn closest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    // The distance takes the product of both lengths, and a file has any number of wrong words and of candidates.
+    if word.len() > LONGEST_WORD {
+        return None;
+    }
     candidates
         .into_iter()
+        .take(MAX_CANDIDATES)
+        .filter(|candidate| candidate.len().abs_diff(word.len()) <= LONGEST_WORD)
         .map(|candidate| (distance(word, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len().max(word.len()) / 4)
         .min_by_key(|(distance, _)| *distance)

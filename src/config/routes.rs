@@ -1,5 +1,6 @@
 //! routes.toml: providers, and the whole of the file.
 
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +12,15 @@ use super::node::{ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
 use super::secret::{self, Vault};
 use super::sources::SourceText;
+use super::work_limit::given_up;
 use super::{Secret, aws, client_identity, cloud, folder, guardrail, models, prices, routing, tokens};
 use crate::account::Tokens;
 use crate::provider::{BaseUrl, Check, HttpVersion, Preset, Provider, ProviderKind, Setup, Timeouts};
 use crate::route::{Policy, RetryRules, RoutingRules, RoutingTable as Routes, alias};
 use crate::wire::Api;
 
+/// Maximum number of models. Each takes some 5 KB while a configuration is checked.
+const MAX_MODELS: usize = 100_000;
 /// Smallest `check.every`.
 const CHECK_LEAST: Duration = Duration::from_millis(100);
 
@@ -60,8 +64,11 @@ pub(super) fn read_files(
     let mut report = Report::default();
     documents.into_iter().for_each(|document| report.merge(document.into_report()));
     report.merge(price_faults);
-    report.into_result()?;
     let main = files.first().map_or(Path::new(""), |file| file.path);
+    if vault.is_over() {
+        return Err(given_up(main));
+    }
+    report.into_result()?;
     routed.ok_or_else(|| Report::of_file(main, "is not valid"))
 }
 
@@ -71,14 +78,19 @@ struct KnownProviders {
     providers: Vec<Arc<Provider>>,
     /// Names of all providers, including those with faults.
     names: Vec<String>,
+    /// Providers by their names; `None` for one with faults.
+    by_name: HashMap<String, Option<Arc<Provider>>>,
 }
 
 impl KnownProviders {
     fn read(&mut self, root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) {
         root.tables("provider", |table| {
+            if vault.is_over() {
+                return;
+            }
             let name = table.require("name", "name = \"openai\"").and_then(|name| {
                 let text = name.as_str()?.to_owned();
-                if self.names.contains(&text) {
+                if self.by_name.contains_key(&text) {
                     name.wrong(format!("the provider \"{text}\" is defined twice"), None);
                 } else if text.is_empty() || text.len() > 64 {
                     name.wrong("a name must have 1 to 64 bytes", None);
@@ -86,10 +98,12 @@ impl KnownProviders {
                 Some(text)
             });
             let provider = read_provider(table, name.clone().unwrap_or_default(), folder, vault);
-            if let Some(name) = name.filter(|name| !name.is_empty() && !self.names.contains(name)) {
+            if let Some(name) = name.filter(|name| !name.is_empty() && !self.by_name.contains_key(name)) {
                 // The name is known even if the provider has faults, so that models do not report it as unknown.
-                self.names.push(name);
-                self.providers.extend(provider.map(Arc::new));
+                let provider = provider.map(Arc::new);
+                self.providers.extend(provider.clone());
+                self.names.push(name.clone());
+                self.by_name.insert(name, provider);
             }
         });
     }
@@ -134,17 +148,29 @@ fn read_tables(
     });
     let usual = RoutingRules { policy: Policy::default(), retry: retry.unwrap_or_default(), breaker };
     let context = models::ModelContext {
-        providers: &known.providers,
+        providers: &known.by_name,
         names: &known.names,
         prices: &prices,
         defaults: usual,
         resumes,
     };
-    let mut drafts = Vec::new();
+    let (mut drafts, mut ids, mut count) = (Vec::new(), HashSet::new(), 0);
     for (file, root) in roots.iter().enumerate() {
-        root.tables("model", |table| drafts.extend(models::read(table, &context, &drafts, file)));
+        root.tables("model", |table| {
+            count += 1;
+            if !vault.is_over() && count <= MAX_MODELS {
+                drafts.extend(models::read(table, &context, &mut ids, file));
+            }
+        });
+    }
+    if count > MAX_MODELS {
+        root.wrong(format!("{count} models are defined; the maximum is {MAX_MODELS}"), None);
+        drafts.clear();
     }
     let tokens = root.table("tokens", |table| tokens::read(table, main_folder, vault)).flatten();
+    if vault.is_over() {
+        return None;
+    }
     let models = models::join(roots, drafts);
     let routes = Routes::new(models, known.providers);
     Some(Routed { routes: routes.with_aliases(alias.as_deref().unwrap_or(alias::DEFAULT_PREFIX)), tokens })
@@ -317,8 +343,9 @@ fn read_apis(value: &Value<'_>) -> Option<Vec<Api>> {
         if let Some(api) = api {
             if apis.contains(&api) {
                 element.wrong(format!("{api} is listed twice"), None);
+            } else {
+                apis.push(api);
             }
-            apis.push(api);
         }
     });
     if count == Some(0) {

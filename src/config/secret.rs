@@ -110,6 +110,10 @@ pub trait Vault {
     fn reads_certificates(&self) -> bool {
         self.reads()
     }
+    /// Returns whether the reading is to end without a result: nothing waits for it any more.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// Environment and files of the process.

@@ -1,5 +1,6 @@
 //! gateway.toml: listeners, logs and the store. Read once, at startup. The limits are in `limits`.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -300,9 +301,9 @@ fn check_addresses(server: &ConfigTable<'_>, addresses: &[SocketAddr], admin: Op
         let hint = format!("an upgrade can pass on at most {MAX_LISTENERS} listeners");
         server.warn(message, hint);
     }
-    for (index, address) in addresses.iter().enumerate() {
-        let taken = addresses.iter().skip(index + 1).any(|other| other == address) || admin == Some(*address);
-        if taken && address.port() != 0 {
+    let mut seen: HashSet<SocketAddr> = admin.into_iter().collect();
+    for address in addresses {
+        if !seen.insert(*address) && address.port() != 0 {
             server.wrong(format!("{address} is listed twice"), None);
         }
     }

@@ -1,5 +1,6 @@
 //! `[tokens]` of routes.toml: issue and verification of access tokens for the task APIs.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,11 +20,12 @@ pub(super) fn read(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) ->
         table.wrong("lifetime must be greater than 0", "lifetime = \"2h\"".to_owned());
     }
     let mut keys: Vec<TokenKey> = Vec::new();
+    let mut ids = HashSet::new();
     let mut count = 0;
     table.tables("key", |table| {
         count += 1;
         if let Some(key) = read_key(table, folder, vault) {
-            if keys.iter().any(|known| known.id() == key.id()) {
+            if !ids.insert(key.id().to_owned()) {
                 table.wrong(format!("the key \"{}\" is defined twice", key.id()), None);
             }
             keys.push(key);

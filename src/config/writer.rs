@@ -5,12 +5,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::{Map, Value as Json};
-use toml_edit::DocumentMut;
+use toml_edit::{DocumentMut, TableLike};
 
-use super::entries::{Entries, EntryKind, FieldError, masked};
+use super::admin::AdminApiSettings;
+use super::entries::{Entries, EntryKind, FieldError};
+use super::folder;
+use super::masking::masked;
 use super::reload::{ReloadOutcome, ReloadSession, Reloader};
-use super::replace::{ReplaceError, create_folder, is_replaceable, replace_file};
+use super::replace::{FileOwner, ReplaceError, create_folder, is_replaceable, replace_file};
 use super::report::Report;
+use super::secret_policy::{EntrySecrets, SecretPolicy, UsedSources};
 use super::sources::{CandidateFile, FileHash, SnapshotSources, SourceKind};
 
 /// Change of one file.
@@ -174,6 +178,7 @@ pub struct ConfigWriter {
     /// Files that get new entries if the main file is read-only: of routes and of keys.
     state_files: [PathBuf; 2],
     writes: bool,
+    policy: SecretPolicy,
 }
 
 /// File that is edited.
@@ -188,9 +193,14 @@ struct EditedFile {
 const HEADER: &str = "# Entries that the admin API has added.\n";
 
 impl ConfigWriter {
-    /// Creates the writer. `state` is the folder for new entries; `writes` permits changes.
-    pub fn new(reloader: Arc<Reloader>, state: &Path, writes: bool) -> Self {
-        ConfigWriter { reloader, state_files: SnapshotSources::state_files(state), writes }
+    /// Creates the writer of the settings of the admin API.
+    pub fn new(reloader: Arc<Reloader>, settings: &AdminApiSettings) -> Self {
+        ConfigWriter {
+            reloader,
+            state_files: SnapshotSources::state_files(&settings.state),
+            writes: settings.writes,
+            policy: SecretPolicy::new(&settings.provider_hosts, &settings.credential_sources),
+        }
     }
 
     /// Returns the reloader.
@@ -230,7 +240,11 @@ impl ConfigWriter {
         let session = self.reloader.exclusive();
         let mut file = self.edited(change)?;
         self.check_version(&session, &file, conditions)?;
+        let secrets_before = secrets_of(&mut file, change);
         let (before, after, text) = edit(&mut file, change)?;
+        if let (Some(before), Some(after)) = (secrets_before, secrets_of(&mut file, change)) {
+            self.policy.check(&before, &after, || self.used_sources())?;
+        }
         let candidate = CandidateFile { kind: file.kind, path: file.path.clone(), text: text.clone() };
         let checked = session.check(candidate).map_err(ChangeError::Invalid)?;
         let hash = FileHash::of(&text);
@@ -250,7 +264,7 @@ impl ConfigWriter {
                 create_folder(folder)
                     .map_err(|source| ReplaceError::Io { path: folder.to_owned(), source })?;
             }
-            replace_file(&file.path, file.text.as_deref(), &text)?;
+            replace_file(&file.path, file.text.as_deref(), &text, FileOwner::of_folder(&file.path))?;
             Some(session.install(checked, start))
         };
         Ok(AppliedChange { path: file.path, hash, before, after, reload })
@@ -305,6 +319,17 @@ impl ConfigWriter {
         }
     }
 
+    /// Returns the sources of secrets that the files use.
+    fn used_sources(&self) -> UsedSources {
+        let mut used = UsedSources::default();
+        for file in self.reloader.loaded_files() {
+            if let Ok(text) = std::fs::read_to_string(&file.path) {
+                used.add(&text, &folder(&file.path));
+            }
+        }
+        used
+    }
+
     fn find(&self, kind: EntryKind, id: &str) -> Result<Option<EditedFile>, ChangeError> {
         let paths = self.reloader.sources().of(kind.source()).files().map_err(ChangeError::Invalid)?;
         for path in paths {
@@ -340,6 +365,24 @@ fn parsed(kind: SourceKind, path: PathBuf, text: Option<String>) -> Result<Edite
     // A file that is in effect is valid, so it was changed since.
     let document = document.map_err(|_| ChangeError::ChangedOnDisk(path.clone()))?;
     Ok(EditedFile { kind, path, text, document })
+}
+
+/// Returns the secrets and addresses of the entry that a change concerns. `None` for a change that can add none.
+fn secrets_of(file: &mut EditedFile, change: &ConfigChange) -> Option<EntrySecrets> {
+    let (kind, id) = match change {
+        ConfigChange::Create { kind, id, .. } => (*kind, id.as_str()),
+        ConfigChange::Merge { kind, id, .. } => (*kind, id.as_str()),
+        // A text that was in effect.
+        ConfigChange::Remove { .. } | ConfigChange::Restore { .. } => return None,
+    };
+    let folder = folder(&file.path);
+    let entries = Entries::new(&mut file.document, kind);
+    let renamed = match change {
+        ConfigChange::Merge { patch, .. } => patch.get(kind.id()).and_then(Json::as_str),
+        _ => None,
+    };
+    let entry = entries.get(id).or_else(|| entries.get(renamed?));
+    Some(EntrySecrets::of(entry.map(|entry| entry as &dyn TableLike), kind, &folder))
 }
 
 /// Edits a file. Returns the entry before and afterwards, masked, and the new text.

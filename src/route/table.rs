@@ -1,6 +1,6 @@
 //! Routing table: models, their targets and providers. Immutable once a snapshot holds it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::affinity::fingerprint;
@@ -267,17 +267,19 @@ impl RoutingTable {
     /// starts without history. Must be called before the table is shared.
     pub fn inherit(&mut self, older: &RoutingTable) {
         let mut known = KnownTargets::default();
-        for provider in &self.providers {
-            // The provider's breaker and state are valid only for the same address and credential.
-            let before = older.providers.iter().find(|before| before.is_same_way(provider));
-            let targets = || older.models.iter().flat_map(|model| &model.targets);
-            for target in targets().filter(|target| before.is_some_and(|b| Arc::ptr_eq(b, &target.provider)))
-            {
-                known
-                    .provider_breakers
-                    .insert(provider.name.clone(), target.handle.state.provider_breaker.clone());
-                let key = (provider.name.clone(), target.model.clone());
-                known.targets.insert(key, target.handle.state.clone());
+        let before: Map<&str, &Arc<Provider>> =
+            older.providers.iter().map(|provider| (&*provider.name, provider)).collect();
+        // Older providers whose breakers and states are valid: those with the same address and credential.
+        let kept = self.providers.iter().filter_map(|provider| {
+            let older = before.get(&*provider.name).filter(|before| before.is_same_way(provider))?;
+            Some(Arc::as_ptr(older))
+        });
+        let kept: HashSet<*const Provider> = kept.collect();
+        for target in older.models.iter().flat_map(|model| &model.targets) {
+            if kept.contains(&Arc::as_ptr(&target.provider)) {
+                let (name, state) = (&target.provider.name, &target.handle.state);
+                known.provider_breakers.insert(name.clone(), state.provider_breaker.clone());
+                known.targets.insert((name.clone(), target.model.clone()), state.clone());
             }
         }
         for model in &mut self.models {

@@ -13,6 +13,7 @@ use crate::account::amount::LARGEST;
 use crate::account::{AdminRole, Amount};
 use crate::admin::api::AdminApi;
 use crate::admin::error::{AdminApiError, ErrorCode};
+use crate::admin::recording::members;
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
@@ -230,33 +231,18 @@ fn amount(request: &ApiRequest, name: &str) -> Result<Option<i64>, AdminApiError
     Ok(Some(amount.0))
 }
 
-fn details(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    }
-}
-
-/// Runs a change of the ledger, and records it before. A change that fails afterwards has a second line.
+/// Runs a change of the ledger, with its lines in the audit log.
 fn recorded<T>(
     api: &AdminApi,
     request: &ApiRequest,
     action: &'static str,
     name: &str,
-    members: Value,
+    details: Value,
     work: impl FnOnce() -> Result<T, AdminApiError>,
 ) -> Result<(T, u64), AdminApiError> {
     let mut entry = api.audit_entry(request, action, format!("account/{name}"));
-    entry.details = details(members);
-    let number = api.record(&entry)?;
-    match work() {
-        Ok(done) => Ok((done, number)),
-        Err(error) => {
-            entry.details = details(json!({ "message": error.message, "change": number }));
-            change::record_refusal(api, entry, &error);
-            Err(error)
-        }
-    }
+    entry.details = members(details);
+    api.record_change(entry, work)
 }
 
 /// Answers `POST /accounts`.
@@ -265,7 +251,8 @@ pub(in crate::admin) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResul
     let account = AccountId::new(name).ok_or_else(|| {
         AdminApiError::field("name", "a name must have 1 to 128 bytes and no control characters")
     })?;
-    let credit = amount(request, "credit")?;
+    // Nothing is credited then.
+    let credit = amount(request, "credit")?.filter(|nanos| *nanos != 0);
     if request.dry_run()? {
         let new = tried(api, name, credit.unwrap_or(0))?;
         return Ok(ApiResponse::json(with_applied(show(&new, None), Some(false))));
@@ -363,7 +350,8 @@ pub(in crate::admin) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResul
             // The ledger has failed: the limits become what they were.
             let hash = applied.hash.to_hex();
             let known = (applied.after.clone(), applied.before.clone());
-            if let Err(error) = audit::restore(api, request, *number, (&applied.path, &hash), known) {
+            let text = audit::text_number(api, *number).unwrap_or(*number);
+            if let Err(error) = audit::restore(api, request, (*number, text), (&applied.path, &hash), known) {
                 tracing::warn!(%error, account = name, "limits stay changed although the account does not");
             }
         }
@@ -394,6 +382,9 @@ fn limits_of_entry(entry: &Value) -> Value {
 pub(in crate::admin) fn credit(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let name = request.name(0);
     let nanos = amount(request, "amount")?.unwrap_or(0);
+    if nanos == 0 {
+        return Err(AdminApiError::field("amount", "an amount of 0 changes nothing"));
+    }
     if nanos < 0 && request.caller.role < AdminRole::Admin {
         let message = "a deduction needs the role admin";
         let error = AdminApiError {

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 
 use super::change::{self, AuditAction};
 use crate::admin::api::AdminApi;
+use crate::admin::audit::AuditOutcome;
 use crate::admin::error::{AdminApiError, ErrorCode};
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::config::{AppliedChange, ConfigChange};
+use crate::config::{self, AppliedChange, ConfigChange};
 
 /// Page of lines.
 const PAGE: usize = 100;
@@ -35,7 +36,12 @@ const LINE: Record = Record {
         member("request_id", MemberType::Text, "Id of the request."),
         member("action", MemberType::Text, "Operation, such as `key.create`."),
         member("object", MemberType::Text, "Thing that is changed, such as `key/ci`."),
-        member("outcome", MemberType::OneOf(&["applied", "refused"]), "Outcome."),
+        member(
+            "outcome",
+            MemberType::OneOf(&AuditOutcome::NAMES),
+            "Outcome; `unknown` of a change whose process was killed. `begun` announces a change, and is listed on request only.",
+        ),
+        optional("change", MemberType::Count, "Number of the line that has announced the change."),
         optional("code", MemberType::Text, "Code of the error of a refused attempt."),
         optional("via", MemberType::OneOf(&["command"]), "Present if a command has made the change."),
     ],
@@ -56,11 +62,29 @@ pub(in crate::admin) const LINES: Record = Record {
 pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let before = request.parsed("cursor", "the cursor is not valid")?.unwrap_or(u64::MAX);
+    if let Some(outcome) = request.parameter("outcome")
+        && !AuditOutcome::NAMES.contains(&outcome.as_str())
+    {
+        return Err(AdminApiError::field(
+            "outcome",
+            format!("write one of {}", AuditOutcome::NAMES.join(", ")),
+        ));
+    }
     let filters = ["actor", "action", "object", "outcome"];
     let wanted: Vec<(&str, Value)> =
         filters.into_iter().filter_map(|name| Some((name, request.parameter(name)?.into()))).collect();
-    let (items, next) = api.audit().page(before, limit, &wanted).map_err(unread)?;
+    let (mut items, next) = api.audit().page(before, limit, &wanted).map_err(unread)?;
+    items.iter_mut().for_each(mask_line);
     Ok(ApiResponse::json(json!({ "items": items, "next_cursor": next.map(|next| next.to_string()) })))
+}
+
+/// Masks the secrets of a line, which a version that knew fewer of them may have written.
+fn mask_line(line: &mut Value) {
+    for name in ["before", "after"] {
+        if let Some(entry) = line.get_mut(name) {
+            config::mask_entry(entry);
+        }
+    }
 }
 
 fn unread(error: std::io::Error) -> AdminApiError {
@@ -74,30 +98,40 @@ pub(in crate::admin) fn undo(api: &AdminApi, request: &ApiRequest) -> ApiResult 
     let number: u64 = name.parse().map_err(|_| AdminApiError::unknown("line of the audit log", name))?;
     let wanted = [("seq", Value::from(number))];
     let (lines, _) = api.audit().page(number.saturating_add(1), 1, &wanted).map_err(unread)?;
-    let line = lines.first().ok_or_else(|| AdminApiError::unknown("line of the audit log", name))?;
+    let mut line =
+        lines.into_iter().next().ok_or_else(|| AdminApiError::unknown("line of the audit log", name))?;
+    mask_line(&mut line);
     let text = |name: &str| line.get(name).and_then(Value::as_str);
     let (Some(file), Some(hash)) = (text("file"), text("hash_after")) else {
         return Err(AdminApiError::new(ErrorCode::Invalid, "the line is no change of a file"));
     };
     let value = |name: &str| line.get(name).cloned().unwrap_or_default();
     let known = (value("after"), value("before"));
-    let (applied, audit) = restore(api, request, number, (Path::new(file), hash), known)?;
+    let text = line.get("change").and_then(Value::as_u64).unwrap_or(number);
+    let (applied, audit) = restore(api, request, (number, text), (Path::new(file), hash), known)?;
     Ok(change::answer(&applied, audit))
 }
 
+/// Returns the number under which the text before a change is stored, by the number of the change's line. `None` if there is no
+/// such line.
+pub(super) fn text_number(api: &AdminApi, line: u64) -> Option<u64> {
+    let (lines, _) = api.audit().page(line.saturating_add(1), 1, &[("seq", line.into())]).ok()?;
+    lines.first()?.get("change").and_then(Value::as_u64)
+}
+
 /// Gives a file the text that it had before the change with this number in the audit log, if it still has the text with the
-/// hash. `known` is the entry as it is, and as it was.
+/// hash. The text is stored under the second number. `known` is the entry as it is, and as it was.
 ///
 /// # Errors
 /// Returns the error of a text that is not stored any more, or of a refused change.
 pub(super) fn restore(
     api: &AdminApi,
     request: &ApiRequest,
-    number: u64,
+    (number, text): (u64, u64),
     (file, hash): (&Path, &str),
     known: (Value, Value),
 ) -> Result<(AppliedChange, Option<u64>), AdminApiError> {
-    let before = api.audit().text(number);
+    let before = api.audit().text(text);
     let before = before.ok_or_else(|| {
         AdminApiError::new(ErrorCode::NotFound, "the text before this change is not stored any more")
     })?;
@@ -113,6 +147,7 @@ pub(super) fn restore(
         link: request.link.clone(),
         if_match: Some(hash.to_owned()),
         idempotency_key: None,
+        limit: request.limit.clone(),
     };
     let action = AuditAction { name: "change.undo", of: "audit" };
     change::apply_known(api, &conditions, action, &number.to_string(), &change, Some(known))

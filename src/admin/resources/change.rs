@@ -1,10 +1,11 @@
-//! Changes of configuration files: recorded before they take effect, and applied at once.
+//! Changes of configuration files: recorded before they take effect and with their outcome, and applied at once.
 
 use serde_json::{Map, Value, json};
 
 use crate::admin::api::AdminApi;
-use crate::admin::audit::AuditEntry;
+use crate::admin::audit::{AuditEntry, AuditOutcome};
 use crate::admin::error::AdminApiError;
+use crate::admin::recording::members;
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
@@ -84,7 +85,7 @@ pub(in crate::admin) fn apply_known(
             "before": before,
             "after": after,
         }));
-        let line = api.audit().append(&entry)?;
+        let line = api.audit().append(&entry.begun())?;
         number = Some(line);
         api.audit().store_text(line, prepared.text_before.unwrap_or_default())
     });
@@ -96,7 +97,8 @@ pub(in crate::admin) fn apply_known(
             if let Some(outcome) = &applied.reload {
                 api.control().report_reload(outcome);
             }
-            Ok((applied, number))
+            let ended = number.map(|begun| api.record_outcome(entry.ended(begun, AuditOutcome::Applied)));
+            Ok((applied, ended.transpose()?))
         }
         Err(error) => {
             let error = AdminApiError::from(error);
@@ -109,16 +111,9 @@ pub(in crate::admin) fn apply_known(
     }
 }
 
-fn members(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    }
-}
-
 /// Records a refused attempt.
 pub(in crate::admin) fn record_refusal(api: &AdminApi, entry: AuditEntry, error: &AdminApiError) {
-    let entry = AuditEntry { refused: Some(error.code.row().0), ..entry };
+    let entry = AuditEntry { outcome: AuditOutcome::Refused(error.code.row().0), ..entry };
     // Nothing changes, so a log that cannot be written is no reason for another answer.
     if let Err(error) = api.audit().append(&entry) {
         tracing::warn!(%error, "a refused attempt could not be recorded in the audit log");
@@ -176,7 +171,7 @@ pub(in crate::admin) fn create(
     action: &'static str,
 ) -> ApiResult {
     let id = id_of(request, kind)?;
-    refuse_secrets(&request.body)?;
+    refuse_secrets(kind, &request.body)?;
     let change = ConfigChange::Create {
         kind,
         id: id.clone(),
@@ -198,7 +193,7 @@ pub(in crate::admin) fn update(
     action: &'static str,
 ) -> ApiResult {
     let id = request.name(0);
-    refuse_secrets(&request.body)?;
+    refuse_secrets(kind, &request.body)?;
     if request.body.is_empty() {
         return Err(AdminApiError::field("", "the body has no member to change"));
     }
@@ -224,19 +219,12 @@ pub(in crate::admin) fn remove(
 }
 
 /// Refuses secrets in the body: they would be stored in configuration files, and earlier versions of these.
-pub(super) fn refuse_secrets(body: &Map<String, Value>) -> Result<(), AdminApiError> {
-    let access_secret = body.get("access_key").and_then(|access| access.get("secret"));
-    for (source, field) in
-        [(body.get("credential"), "credential.value"), (access_secret, "access_key.secret.value")]
-    {
-        if source.and_then(|source| source.get("value")).is_some_and(|value| !value.is_null()) {
-            let message = "secrets are not written through the API; name an environment variable or a file";
-            return Err(AdminApiError::field(field, message));
-        }
-    }
-    if body.get("headers").is_some_and(|headers| !headers.is_null()) {
-        let message = "headers may have secrets, which are not written through the API; edit the file";
-        return Err(AdminApiError::field("headers", message));
-    }
-    Ok(())
+pub(super) fn refuse_secrets(kind: EntryKind, body: &Map<String, Value>) -> Result<(), AdminApiError> {
+    let Some(member) = config::secret_member(kind, body) else { return Ok(()) };
+    let message = if member.starts_with("headers") {
+        "headers may have secrets, which are not written through the API; edit the file"
+    } else {
+        "secrets are not written through the API; name an environment variable or a file, or edit the file"
+    };
+    Err(AdminApiError::field(&member, message))
 }

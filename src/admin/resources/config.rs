@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::instance::{FAULT, RELOAD, reload_json};
 use super::time;
 use crate::admin::api::AdminApi;
-use crate::admin::error::fault;
+use crate::admin::error::{AdminApiError, ErrorCode, fault};
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
@@ -181,7 +181,10 @@ pub(in crate::admin) fn validate(api: &AdminApi, request: &ApiRequest) -> ApiRes
     let text = |name| request.text(name).map(str::to_owned);
     let texts = CandidateTexts { gateway: text("gateway"), routes: text("routes"), keys: text("keys") };
     let sources = api.writer().reloader().sources();
-    let checked = config::check_texts(api.config_file(), sources, texts);
+    let checked = config::check_texts(api.config_file(), sources, texts, &request.limit);
+    if request.limit.is_over() {
+        return Err(AdminApiError::new(ErrorCode::TimedOut, "the check took too long"));
+    }
     Ok(ApiResponse::json(match checked {
         Ok((warnings, snapshot)) => json!({
             "ok": true,
@@ -202,16 +205,13 @@ pub(in crate::admin) fn validate(api: &AdminApi, request: &ApiRequest) -> ApiRes
 
 /// Answers `POST /config/reload`.
 pub(in crate::admin) fn reload(api: &AdminApi, request: &ApiRequest) -> ApiResult {
-    let entry = api.audit_entry(request, "config.reload", "config".to_owned());
-    let audit = api.record(&entry)?;
-    let outcome = api.writer().reloader().reload();
+    let (outcome, audit) = api.record_reload_of(request, || api.reload())?;
     api.control().report_reload(&outcome);
-    let tokens = api.reload_access();
-    let tokens = tokens.err().unwrap_or_default();
+    let tokens = outcome.access.iter().flat_map(|report| &report.problems);
     Ok(ApiResponse::json(json!({
         "reload": reload_json(&outcome),
         "audit": audit,
-        "tokens": tokens.problems.iter().map(fault).collect::<Value>(),
+        "tokens": tokens.map(fault).collect::<Value>(),
     })))
 }
 

@@ -32,7 +32,11 @@ pub(in crate::admin) const RELOAD: Record = Record {
     name: "Reload",
     text: "Result of a reload.",
     members: &[
-        member("result", MemberType::OneOf(&["applied", "refused"]), "Whether the files are in effect."),
+        member(
+            "result",
+            MemberType::OneOf(&["applied", "refused"]),
+            "Whether the files are in effect: those of routes and keys, and admin.toml, each of which is refused by itself.",
+        ),
         member("generation", MemberType::Count, "Number of the configuration in effect."),
         member("time", MemberType::Time, "Time of the result."),
         member("milliseconds", MemberType::Count, "Duration of reading and checking."),
@@ -83,13 +87,13 @@ pub(in crate::admin) const INSTANCE: Record = Record {
 pub(in crate::admin) fn reload_json(outcome: &ReloadOutcome) -> Value {
     let at = outcome.at.duration_since(UNIX_EPOCH).map_or(0, |at| at.as_secs());
     json!({
-        "result": if outcome.refused.is_none() { "applied" } else { "refused" },
+        "result": if outcome.is_applied() { "applied" } else { "refused" },
         "generation": outcome.generation,
         "time": time(i64::try_from(at).unwrap_or(0)),
         "milliseconds": u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX),
         "models": outcome.models,
         "keys": outcome.keys,
-        "faults": outcome.refused.iter().flat_map(|report| &report.problems).map(fault).collect::<Value>(),
+        "faults": outcome.faults().map(fault).collect::<Value>(),
     })
 }
 

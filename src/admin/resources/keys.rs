@@ -353,7 +353,7 @@ fn create_new(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     if name.len() > 128 {
         return Err(AdminApiError::field("name", "a name must have 1 to 128 bytes"));
     }
-    change::refuse_secrets(&request.body)?;
+    change::refuse_secrets(EntryKind::Key, &request.body)?;
     refuse_empty_pattern(request)?;
     let mut members = serde_json::Map::new();
     members.insert("name".to_owned(), name.as_str().into());

@@ -1,5 +1,7 @@
 //! Providers: what is configured, without credentials, and the last health check.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Value, json};
 
 use super::{change, keys, time};
@@ -49,11 +51,22 @@ pub(in crate::admin) const PROVIDERS: Record = Record {
     members: &[member("items", MemberType::List(&MemberType::Object(&PROVIDER)), "Providers.")],
 };
 
-fn show(snapshot: &Snapshot, provider: &Provider, check: Option<ProviderCheck>) -> Value {
-    let leads = |model: &&std::sync::Arc<crate::route::Model>| {
-        model.targets.iter().any(|target| target.provider.name == provider.name)
-    };
-    let models = snapshot.routes.models().iter().filter(leads);
+/// Ids of the models that lead to each provider, in the order of the configuration.
+type ModelsOfProviders = HashMap<Box<str>, Vec<Value>>;
+
+fn models_of(snapshot: &Snapshot) -> ModelsOfProviders {
+    let mut models = ModelsOfProviders::new();
+    for model in snapshot.routes.models() {
+        let mut seen = HashSet::new();
+        for target in model.targets.iter().filter(|target| seen.insert(&*target.provider.name)) {
+            models.entry(target.provider.name.clone()).or_default().push((&*model.id).into());
+        }
+    }
+    models
+}
+
+fn show(models: &mut ModelsOfProviders, provider: &Provider, check: Option<ProviderCheck>) -> Value {
+    let models = models.remove(&provider.name).unwrap_or_default();
     json!({
         "name": &*provider.name,
         "kind": provider.kind.name(),
@@ -61,7 +74,7 @@ fn show(snapshot: &Snapshot, provider: &Provider, check: Option<ProviderCheck>) 
         "apis": provider.apis.iter().map(|api| Value::from(api.name())).collect::<Value>(),
         "has_credential": provider.has_credential(),
         "headers": provider.headers.iter().map(|(name, _)| Value::from(name.as_str())).collect::<Value>(),
-        "models": models.map(|model| Value::from(&*model.id)).collect::<Value>(),
+        "models": models,
         "check": check.map(|check| json!({
             "outcome": check.outcome,
             "status": check.status,
@@ -74,8 +87,9 @@ fn show(snapshot: &Snapshot, provider: &Provider, check: Option<ProviderCheck>) 
 pub(in crate::admin) fn list(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
     let mut items = Vec::new();
     api.control().with_snapshot(&mut |snapshot, _| {
+        let mut models = models_of(snapshot);
         for provider in snapshot.routes.providers() {
-            items.push(show(snapshot, provider, api.control().last_check(&provider.name)));
+            items.push(show(&mut models, provider, api.control().last_check(&provider.name)));
         }
     });
     Ok(ApiResponse::json(json!({ "items": items })))
@@ -87,7 +101,8 @@ pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult 
     let mut shown = None;
     api.control().with_snapshot(&mut |snapshot, _| {
         let provider = snapshot.routes.providers().iter().find(|provider| *provider.name == *name);
-        shown = provider.map(|provider| show(snapshot, provider, api.control().last_check(name)));
+        shown =
+            provider.map(|provider| show(&mut models_of(snapshot), provider, api.control().last_check(name)));
     });
     let shown = shown.ok_or_else(|| AdminApiError::unknown("provider", name))?;
     keys::with_file(api, EntryKind::Provider, name, shown)

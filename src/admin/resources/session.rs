@@ -95,21 +95,29 @@ pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult 
     Ok(ApiResponse::json(show(api, &request.caller)))
 }
 
-/// Records that a caller signs in, and begins its session. Returns the value of its cookie.
+/// Begins the session of a caller, and records that it has signed in: a bounded number of lines a minute for each caller. Returns
+/// the value of its cookie.
 fn begin(
     api: &AdminApi,
     request: &ApiRequest,
     caller: &Caller,
     (holder, method): (SessionHolder, &str),
 ) -> Result<(String, SessionView), AdminApiError> {
-    let mut entry = api.audit_entry(request, "session.begin", format!("session/{}", caller.name));
-    (entry.actor, entry.role) = (caller.name.clone(), caller.role.name());
-    api.record(&entry)?;
+    let (id, view) = api.callers().sessions().begin(holder, Instant::now())?;
+    if let Some(skipped) = api.sign_ins().take(&caller.name, Instant::now()) {
+        let mut entry = api.audit_entry(request, "session.begin", format!("session/{}", caller.name));
+        (entry.actor, entry.role) = (caller.name.clone(), caller.role.name().into());
+        if skipped > 0 {
+            entry.details.insert("skipped".to_owned(), skipped.into());
+        }
+        // A session without its line would be one that nothing shows.
+        api.record(&entry).inspect_err(|_| _ = api.callers().sessions().end(&id))?;
+    }
     if let Some(before) = &request.link.session {
         api.callers().sessions().end(before);
     }
     api.count_login(method, "accepted");
-    api.callers().sessions().begin(holder, Instant::now())
+    Ok((id, view))
 }
 
 /// Answers `POST /session`.

@@ -5,7 +5,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::change::record_refusal;
 use super::time;
 use crate::admin::api::AdminApi;
 use crate::admin::drain_state::DrainNote;
@@ -208,17 +207,16 @@ fn set_drained(api: &AdminApi, request: &ApiRequest, note: Option<DrainNote>) ->
     let mut entry = api.audit_entry(request, action, format!("target/{provider}/{model}"));
     entry.details.insert("before".to_owned(), note_json(note_before.as_ref()));
     entry.details.insert("after".to_owned(), note_json(note.as_ref()));
-    let number = api.record(&entry)?;
     let drained = note.is_some();
-    // First the file: a drained target must stay so if the process ends now.
-    if let Err(error) = api.drained().set(provider, model, note) {
-        let message = format!("the state folder cannot be written: {error}");
-        let error = AdminApiError::new(ErrorCode::Unavailable, message);
-        record_refusal(api, entry, &error);
-        return Err(error);
-    }
-    api.control().set_drained(provider, model, drained);
-    let target = find(api, request)?;
+    let (target, number) = api.record_change(entry, || {
+        // First the file: a drained target must stay so if the process ends now.
+        api.drained().set(provider, model, note).map_err(|error| {
+            let message = format!("the state folder cannot be written: {error}");
+            AdminApiError::new(ErrorCode::Unavailable, message)
+        })?;
+        api.control().set_drained(provider, model, drained);
+        find(api, request)
+    })?;
     Ok(ApiResponse::json(json!({ "changed": true, "target": target, "audit": number })))
 }
 
@@ -230,9 +228,9 @@ pub(in crate::admin) fn resume_over(api: &AdminApi) {
             tracing::warn!(%error, "the end of a draining cannot be stored");
             continue;
         }
+        api.control().set_drained(&provider, &model, false);
         // The line is no condition: the time was in that of the draining.
         api.record_cause("clock", "target.resume", format!("target/{provider}/{model}"));
-        api.control().set_drained(&provider, &model, false);
     }
 }
 
@@ -247,15 +245,18 @@ pub(in crate::admin) fn close(api: &AdminApi, request: &ApiRequest) -> ApiResult
     }
     let mut entry = api.audit_entry(request, "target.close", format!("target/{provider}/{model}"));
     entry.details.insert("before".to_owned(), json!({ "state": before.get("state") }));
-    let number = api.record(&entry)?;
-    let mut changed = false;
-    api.control().with_snapshot(&mut |snapshot, _| {
-        let targets = snapshot.routes.models().iter().flat_map(|one| &one.targets);
-        for target in targets.filter(|target| *target.provider.name == *provider && *target.model == *model) {
-            changed |= target.handle.state.provider_breaker.recover(true);
-            changed |= target.handle.state.breaker.recover(true);
-        }
-    });
-    let target = find(api, request)?;
+    let ((changed, target), number) = api.record_change(entry, || {
+        let mut changed = false;
+        api.control().with_snapshot(&mut |snapshot, _| {
+            let targets = snapshot.routes.models().iter().flat_map(|one| &one.targets);
+            for target in
+                targets.filter(|target| *target.provider.name == *provider && *target.model == *model)
+            {
+                changed |= target.handle.state.provider_breaker.recover(true);
+                changed |= target.handle.state.breaker.recover(true);
+            }
+        });
+        Ok((changed, find(api, request)?))
+    })?;
     Ok(ApiResponse::json(json!({ "changed": changed, "target": target, "audit": number })))
 }

@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 use toml_edit::DocumentMut;
 
 use crate::config::EntryKind;
-use crate::config::entries::{Entries, masked};
+use crate::config::entries::Entries;
+use crate::config::masking::masked;
 
 const KINDS: [EntryKind; 4] = [EntryKind::Key, EntryKind::Account, EntryKind::Provider, EntryKind::Model];
 

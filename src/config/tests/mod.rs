@@ -8,6 +8,7 @@ mod cloud;
 mod entries;
 mod golden;
 mod keys_file;
+mod linear;
 mod values;
 
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::config::report::{closest, place};
+use crate::config::report::closest;
 use crate::config::values::{address, duration, size};
 
 #[test]
@@ -61,14 +61,6 @@ fn address_host_name_is_refused() {
     for text in ["localhost:80", "127.0.0.1", ":80", "::1:80", "127.0.0.1:66000"] {
         assert!(address(text).is_err(), "{text}");
     }
-}
-
-#[test]
-fn position_counts_characters() {
-    let text = "a = 1\né = \"ü\" x\n";
-    assert_eq!(place(text, 0), (1, 1));
-    assert_eq!(place(text, text.find('x').unwrap()), (2, 9));
-    assert_eq!(place(text, text.len()), (3, 1));
 }
 
 #[test]

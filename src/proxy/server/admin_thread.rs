@@ -40,6 +40,8 @@ pub(in crate::proxy) struct AdminPort<'p> {
     pub(in crate::proxy) address: SocketAddr,
     /// Unix socket. `None` if none is configured.
     pub(in crate::proxy) socket: Option<&'p Path>,
+    /// Whether a running process serves them until this one takes over.
+    pub(in crate::proxy) takes_over: bool,
 }
 
 impl AdminThread {
@@ -57,9 +59,12 @@ impl AdminThread {
             .build()?;
         let listener = {
             let _guard = runtime.enter();
-            let socket = port.socket.map(admin::bind_socket).transpose()?;
-            AdminListener { tcp: admin::bind(port.address)?, socket }
+            // First the address: who has it, has the socket of the same configuration, too.
+            let tcp = admin::bind(port.address, port.takes_over)?;
+            let socket = port.socket.map(|path| admin::bind_socket(path, port.takes_over)).transpose()?;
+            AdminListener { tcp, socket }
         };
+        api.recover_audit();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let served = api.clone();
         std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
@@ -137,12 +142,12 @@ impl GatewayControl for ProcessControl {
         json.key("models").number(last.models).key("keys").number(last.keys);
         json.key("keys_at_this_gateway_only").boolean(matches!(self.store, StoreSettings::Valkey(_)));
         json.key("last_reload").begin_object();
-        json.key("result").string(if last.refused.is_none() { "applied" } else { "refused" });
+        json.key("result").string(if last.is_applied() { "applied" } else { "refused" });
         let at = last.at.duration_since(UNIX_EPOCH).map_or(0, |at| at.as_secs());
         json.key("time").string(&crate::canonical::time::rfc3339(i64::try_from(at).unwrap_or(0)));
         json.key("milliseconds").number(u64::try_from(last.took.as_millis()).unwrap_or(u64::MAX));
         json.key("problems").begin_array();
-        for problem in last.refused.iter().flat_map(|report| &report.problems) {
+        for problem in last.faults() {
             json.string(&problem.to_string());
         }
         json.end_array().end_object();

@@ -285,7 +285,7 @@ impl Server {
         let admin_tls = self.settings.admin_api.tls.as_ref().map(AdminTls::load).transpose();
         let admin_tls = admin_tls.map_err(|error| ServeError::Tls(address, error.to_string()))?.map(Arc::new);
         let api = Arc::new(AdminApi::new(self.admin_parts(admin_tls, tls.clone(), &listeners)));
-        let port = AdminPort { address, socket: socket.as_deref() };
+        let port = AdminPort { address, socket: socket.as_deref(), takes_over: self.options.upgrade };
         let admin = AdminThread::start(port, self.metrics.clone(), api, supervised)
             .map_err(|source| ServeError::Io { what: format!("admin port {address}"), source })?;
         let exporter = self.gateway.telemetry.as_ref().map(|telemetry| telemetry.exporter.clone());

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::admin_thread::AdminThread;
 use super::listener_service::ListenerHandle;
@@ -58,6 +58,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const SWEEP: Duration = Duration::from_secs(30);
 /// Time without use after which the memory of a tokenizer vocabulary is released, at most twice this long.
 const VOCABULARY_IDLE: Duration = Duration::from_secs(600);
+
+/// Maximum number of reloads at a time. Further signals wait until one of them ends.
+const MAX_RELOADS: usize = 4;
 
 /// Who has asked for a reload in the audit log: a signal, or a changed file.
 const HANGUP: &str = "signal:SIGHUP";
@@ -111,7 +114,7 @@ pub(in crate::proxy) struct Signals {
 
 /// Counts and logs a reload.
 pub(super) fn report_reload(metrics: &Metrics, outcome: &ReloadOutcome) {
-    let result = if outcome.refused.is_none() { "applied" } else { "refused" };
+    let result = if outcome.is_applied() { "applied" } else { "refused" };
     metrics.reloads.with_label_values(&[result]).inc();
     match &outcome.refused {
         None => {
@@ -125,6 +128,9 @@ pub(super) fn report_reload(metrics: &Metrics, outcome: &ReloadOutcome) {
             }
             tracing::error!(generation = outcome.generation, "routes and keys are unchanged");
         }
+    }
+    for problem in outcome.access.iter().flat_map(|report| &report.problems) {
+        tracing::error!(%problem, "the new tokens or the new certificate of the admin port were rejected");
     }
 }
 
@@ -220,7 +226,7 @@ impl Signals {
         tokio::spawn(memory::trim_periodically(self.metrics.clone(), self.listeners.clone()));
         let mut sweep = tokio::time::interval(SWEEP);
         let mut release = tokio::time::interval(VOCABULARY_IDLE);
-        let (mut reload, mut once_more, mut cause) = (BackgroundTask(None), false, HANGUP);
+        let (mut reloads, mut waiting) = (JoinSet::new(), None);
         let mut upgrade = BackgroundTask(None);
         // Reloads and upgrades run as tasks, so that SIGTERM takes effect during a slow file or a hung process.
         let at_once = loop {
@@ -229,22 +235,11 @@ impl Signals {
                 _ = streams.interrupt.recv() => break true,
                 () = changes.changed() => {
                     tracing::info!("configuration files have changed");
-                    once_more = reload.is_running();
-                    cause = WATCH;
-                    if !once_more {
-                        reload.start(self.clone().reload(cause));
-                    }
+                    waiting = self.start_reload(&mut reloads, WATCH);
                 }
-                _ = streams.hangup.recv() => {
-                    // The running reload may have read its files before this signal, so another one must follow.
-                    once_more = reload.is_running();
-                    cause = HANGUP;
-                    if !once_more {
-                        reload.start(self.clone().reload(cause));
-                    }
-                }
-                _ = reload.join() => if std::mem::take(&mut once_more) {
-                    reload.start(self.clone().reload(cause));
+                _ = streams.hangup.recv() => waiting = self.start_reload(&mut reloads, HANGUP),
+                Some(_) = reloads.join_next() => if let Some(cause) = waiting.take() {
+                    waiting = self.start_reload(&mut reloads, cause);
                 },
                 _ = streams.quit.recv() => if !upgrade.is_running() {
                     upgrade.start(self.clone().upgrade(false));
@@ -295,6 +290,20 @@ impl Signals {
             _ = streams.terminate.recv() => tracing::info!("a second signal ends the lame duck time"),
             _ = streams.interrupt.recv() => tracing::info!("a second signal ends the lame duck time"),
         }
+    }
+
+    /// Starts a reload beside those that run: one of them may have read its files before this signal, or wait for a file for ever.
+    /// Returns the cause if so many run that it must wait for one of them.
+    fn start_reload(
+        self: &Arc<Self>,
+        reloads: &mut JoinSet<()>,
+        cause: &'static str,
+    ) -> Option<&'static str> {
+        if reloads.len() >= MAX_RELOADS {
+            return Some(cause);
+        }
+        reloads.spawn(self.clone().reload(cause));
+        None
     }
 
     /// Starts the drain task, which exits the process, and makes Pingora close the listeners.
@@ -368,7 +377,7 @@ impl Signals {
             notify(&[NotifyState::Reloading, now]);
         }
         self.access_log.reopen();
-        let (reloader, api) = (self.reloader.clone(), self.admin.api().clone());
+        let api = self.admin.api().clone();
         // Reads files, and takes long with many keys: on a worker it would delay requests.
         let (tls, metrics) = (self.tls.clone(), self.metrics.clone());
         let (store, address) = (self.settings.store.clone(), self.store_address.clone());
@@ -382,17 +391,12 @@ impl Signals {
             if let Err(fault) = address.renew(&store) {
                 tracing::error!(%fault, "the new URL of the store was rejected; the old one stays in effect");
             }
-            let (outcome, access) = (reloader.reload(), api.reload_access());
-            api.record_reload(cause, &outcome, access.as_ref().err());
-            (outcome, access)
+            let outcome = api.reload();
+            api.record_reload(cause, &outcome);
+            outcome
         };
         match tokio::task::spawn_blocking(work).await {
-            Ok((outcome, access)) => {
-                report_reload(&self.metrics, &outcome);
-                for problem in access.err().iter().flat_map(|report| &report.problems) {
-                    tracing::error!(%problem, "the new tokens or the new certificate of the admin port were rejected");
-                }
-            }
+            Ok(outcome) => report_reload(&self.metrics, &outcome),
             Err(error) => tracing::error!(%error, "the reload failed"),
         }
         notify(&[NotifyState::Ready]);
@@ -405,8 +409,17 @@ impl Signals {
         tracing::info!(in_flight = self.shutdown.in_flight(), "handing over to a new process");
         let (api, cause) =
             (self.admin.api().clone(), if start { "signal:SIGUSR2" } else { "signal:SIGQUIT" });
-        let _ = tokio::task::spawn_blocking(move || api.record_upgrade(cause)).await;
-        transfer_listeners(self.listeners.fds(), socket).await?;
+        let begun = {
+            let api = api.clone();
+            tokio::task::spawn_blocking(move || api.record_upgrade(cause)).await.ok()
+        };
+        let transferred = transfer_listeners(self.listeners.fds(), socket).await;
+        if let Some(begun) = begun {
+            let failure = transferred.as_ref().err().map(ToString::to_string);
+            let record = move || api.record_upgraded(begun, failure.as_deref());
+            let _ = tokio::task::spawn_blocking(record).await;
+        }
+        transferred?;
         if let Some(successor) = successor {
             successor.detach();
         }

@@ -45,9 +45,9 @@ async fn admin_audit_has_the_changes_of_commands_and_signals() {
     );
     assert_eq!(all[1]["actor"], "signal:SIGHUP");
     assert_eq!(all[3]["after"], json!({ "enabled": false }));
-    // One chain, of all writers.
+    // One chain, of all writers: two lines for a change, one for the reload.
     let checked = gateway.command(&["audit", "verify"]);
-    assert!(checked.starts_with("7 lines, 1 to 7"), "{checked}");
+    assert!(checked.starts_with("13 lines, 1 to 13"), "{checked}");
 
     // The change of a command is undone like any other, and its line says what it has changed.
     post("/config/reload").expect(&gateway, 200).await;

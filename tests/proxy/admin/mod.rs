@@ -1,16 +1,21 @@
 //! The admin API of a running gateway.
 
+mod addresses;
 mod audit;
+mod bounded;
 mod changes;
 mod connections;
 mod fleet;
 mod guards;
+mod killed;
 mod live;
 mod many;
 mod oidc;
+mod owners;
 mod playground;
 mod reads;
 mod rotation;
+mod secrets;
 mod sessions;
 mod targets;
 mod usage;
@@ -64,6 +69,11 @@ impl Ask {
 
     pub(crate) fn body(self, body: Value) -> Ask {
         Ask { body: Some(body.to_string()), ..self.header("content-type", "application/json") }
+    }
+
+    /// Sets the text of the body.
+    pub(crate) fn text(self, body: &str) -> Ask {
+        Ask { body: Some(body.to_owned()), ..self.header("content-type", "application/json") }
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {

@@ -303,7 +303,7 @@ async fn admin_audit_log_is_checked_by_the_command() {
         post("/keys").body(json!({ "name": name })).expect(&gateway, 200).await;
     }
     let printed = gateway.command(&["audit", "verify"]);
-    assert!(printed.starts_with("2 lines, 1 to 2, follow each other"), "{printed}");
+    assert!(printed.starts_with("4 lines, 1 to 4, follow each other"), "{printed}");
     let path = gateway.folder().join("admin/audit.jsonl");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replacen("\"one\"", "\"eve\"", 2)).unwrap();

@@ -122,7 +122,7 @@ function CheckTexts() {
   <//>`;
 }
 
-const KEPT = new Set(["seq", "time", "actor", "role", "client", "request_id", "action", "object", "outcome", "prev", "code"]);
+const KEPT = new Set(["seq", "time", "actor", "role", "client", "request_id", "action", "object", "outcome", "prev", "code", "change"]);
 
 function History() {
   const [asked, setAsked] = useState(null);
@@ -138,8 +138,8 @@ function History() {
         { name: "actor", label: "Who", cell: (line) => line.actor },
         { name: "action", label: "What", cell: (line) => html`<b>${line.action}</b>` },
         { name: "object", label: "Of", wide: true, cell: (line) => line.object },
-        { name: "outcome", label: "Outcome", cell: (line) => { const refused = line.outcome === "refused" || line.refused; return html`<${Badge} tone=${refused ? "warn" : "good"}>${refused ? "refused" : "applied"}<//>`; } },
-        { name: "undo", label: "", kind: "act", cell: (line) => ((line.details?.hash_after || line.hash_after) && line.outcome !== "refused" ? html`<${Act} role="admin" kind="small" onClick=${() => setAsked(line)}>Undo<//>` : null) },
+        { name: "outcome", label: "Outcome", cell: (line) => html`<${Badge} tone=${line.outcome === "applied" ? "good" : "warn"}>${line.outcome}<//>` },
+        { name: "undo", label: "", kind: "act", cell: (line) => ((line.details?.hash_after || line.hash_after) && line.outcome === "applied" ? html`<${Act} role="admin" kind="small" onClick=${() => setAsked(line)}>Undo<//>` : null) },
       ]} />
     ${asked && html`<${Confirm} title=${`Undo change ${asked.seq}?`} verb="Undo" tone="primary" onClose=${() => setAsked(null)} run=${async () => { await api.post(`/audit/${asked.seq}/undo`); say(`Change ${asked.seq} is undone.`); await again(); }}>
       <p>The file gets the text that it had before <b>${asked.action}</b> of <b>${asked.object}</b>. That works if no later change of the file is in between.</p>
