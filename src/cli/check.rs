@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use rustix::fs::{Access, access};
 
 use super::out::{self, say};
 use super::{Conf, complain, style};
@@ -36,8 +37,10 @@ struct OperatorEnvironment;
 impl Vault for OperatorEnvironment {
     fn env(&self, name: &str) -> Option<String> {
         let own = Environment.env(name);
-        let of_service =
-            || std::fs::read_dir(SERVICE_CREDENTIALS).is_ok().then(|| SERVICE_CREDENTIALS.to_owned());
+        let of_service = || {
+            let is_readable = access(SERVICE_CREDENTIALS, Access::READ_OK).is_ok();
+            is_readable.then(|| SERVICE_CREDENTIALS.to_owned())
+        };
         own.or_else(|| if name == "CREDENTIALS_DIRECTORY" { of_service() } else { None })
     }
 

@@ -53,6 +53,7 @@ pub mod responses;
 pub mod root_schema;
 pub mod schema;
 pub mod spelling;
+mod strict_schema;
 pub mod tasks;
 pub mod video;
 pub mod watch;

@@ -13,6 +13,7 @@ mod provenance;
 mod provider_error;
 mod request;
 mod request_edits;
+mod root_schema;
 mod spellings;
 mod values;
 mod watch;

@@ -10,7 +10,7 @@ use crate::json::{Cursor, JsonStr, RawJson, RopeBuilder, Writer};
 use crate::wire::Format;
 use crate::wire::automatic_marks::{AutomaticMarks, is_blank};
 use crate::wire::codec::{LossNotes, WrittenIds};
-use crate::wire::schema;
+use crate::wire::strict_schema::{self, Rules};
 use crate::wire::watch::{members, named_members};
 
 /// Maximum number of cache points. The service refuses a request with more.
@@ -290,13 +290,8 @@ impl<'a> RequestWriter<'_, '_, 'a> {
         self.json.key("outputConfig").begin_object().key("textFormat").begin_object();
         self.json.key("type").string("json_schema").key("structure").begin_object();
         self.json.key("jsonSchema").begin_object().key("schema");
-        if openapi {
-            let mut plain = Vec::with_capacity(schema.text().len());
-            schema::from_openapi(schema, &mut plain);
-            self.json.string(&String::from_utf8_lossy(&plain));
-        } else {
-            self.json.string(schema.text());
-        }
+        let rules = Rules { openapi, strict: self.notes.from() != Format::Converse };
+        self.json.string(&strict_schema::text(schema, rules));
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if !name.is_empty() && name.escaped().len() <= 64 && name.escaped().chars().all(is_plain) {
             self.json.key("name").paste(name);

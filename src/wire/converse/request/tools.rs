@@ -6,7 +6,8 @@ use super::plan::Plan;
 use crate::canonical::dialect::Structured;
 use crate::canonical::{Index, IndexKey, Tool, ToolChoice};
 use crate::json::{JsonStr, RawJson};
-use crate::wire::{Format, schema};
+use crate::wire::Format;
+use crate::wire::strict_schema::{self, Rules};
 
 /// Schema of a tool without parameters.
 const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
@@ -111,27 +112,21 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
         if !tool.description.is_empty() {
             self.json.key("description").paste(tool.description);
         }
-        self.json.key("inputSchema").begin_object().key("json");
-        match tool.schema {
-            Some(written) if tool.openapi => {
-                let mut plain = Vec::with_capacity(written.text().len());
-                schema::from_openapi(written, &mut plain);
-                self.json.raw(RawJson::from_text(&String::from_utf8_lossy(&plain)));
-            }
-            Some(written) => {
-                self.json.raw(written);
-            }
-            None => {
-                self.json.raw(RawJson::from_text(NOTHING));
-            }
-        }
-        self.json.end_object();
         let own = self.notes.from() == Format::Converse;
         let native = matches!(self.dialect.structured, Structured::Native);
         let strict = tool.strict.filter(|strict| own || (*strict && native));
         if tool.strict == Some(true) && strict.is_none() {
             self.notes.lose("tool_strict");
         }
+        self.json.key("inputSchema").begin_object().key("json");
+        let rules = Rules { openapi: tool.openapi, strict: strict == Some(true) && !own };
+        match tool.schema {
+            Some(written) => strict_schema::write(written, rules, true, &mut self.json),
+            None => {
+                self.json.raw(RawJson::from_text(NOTHING));
+            }
+        }
+        self.json.end_object();
         if let Some(strict) = strict {
             self.json.key("strict").boolean(strict);
         }

@@ -177,3 +177,27 @@ fn several_calls_in_a_turn_are_forbidden_where_the_model_can() {
     assert_eq!(forced.losses, ["parallel_tool_calls"]);
     assert_eq!(forced.body["toolConfig"]["toolChoice"], json!({"any": {}}));
 }
+
+#[test]
+fn schemas_are_those_that_the_service_accepts() {
+    let limited = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}});
+    let body = json!({
+        "messages": [{"role": "user", "content": [{"text": "a"}]}],
+        "toolConfig": {"tools": [
+            {"toolSpec": {"name": "f", "strict": true, "inputSchema": {"json": limited}}},
+            {"toolSpec": {"name": "g", "inputSchema": {"json": {"properties": {"a": {"minimum": 1}}}}}},
+        ]},
+        "outputConfig": {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": {"schema": limited.to_string()}}}},
+    });
+    let closed = json!({"type": "object", "properties": {"n": {"type": "integer", "description": "{minimum: 1}"}},
+        "additionalProperties": false});
+    let body = sent(&body).body;
+    let schema = |index: usize| body["toolConfig"]["tools"][index]["toolSpec"]["inputSchema"]["json"].clone();
+    assert_eq!(schema(0), closed);
+    assert_eq!(
+        (&schema(1)["type"], &schema(1)["properties"]),
+        (&json!("object"), &json!({"a": {"minimum": 1}}))
+    );
+    let format = &body["outputConfig"]["textFormat"]["structure"]["jsonSchema"]["schema"];
+    assert_eq!(serde_json::from_str::<Value>(format.as_str().unwrap()).unwrap(), closed);
+}

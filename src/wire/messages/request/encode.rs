@@ -2,15 +2,14 @@
 
 use super::decode::TOOL_SEARCH;
 use super::plan::{Plan, check_result_block};
-use super::schema;
 use crate::canonical::dialect::{ReasoningParameter, ReasoningSupport, SamplingSupport};
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking};
 use crate::json::{Cursor, JsonStr, RawJson, RopeBuilder, ValueKind, Writer};
-use crate::wire::Format;
 use crate::wire::automatic_marks::{AutomaticMarks, is_blank};
 use crate::wire::codec::{LossNotes, WrittenIds, has_type};
 use crate::wire::watch::{elements, members};
+use crate::wire::{Format, strict_schema};
 
 /// Maximum number of cache marks. The provider refuses a request with more.
 const MAX_MARKS: usize = 4;
@@ -279,7 +278,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
         let schema = match self.request.output {
             OutputFormat::Text => None,
             OutputFormat::Schema { schema, openapi, .. } => {
-                Some((schema, schema::Rules { openapi, strict: !own }))
+                Some((schema, strict_schema::Rules { openapi, strict: !own }))
             }
             OutputFormat::Json | OutputFormat::Choice { .. } => {
                 self.notes.lose("response_format");
@@ -302,7 +301,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
         }
         if let Some((schema, rules)) = schema {
             self.json.key("format").begin_object().key("type").string("json_schema").key("schema");
-            schema::write(schema, rules, false, &mut self.json);
+            strict_schema::write(schema, rules, false, &mut self.json);
             self.json.end_object();
         }
         self.rest(self.own_member("output_config"), &["effort", "task_budget", "format"]);

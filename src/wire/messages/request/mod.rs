@@ -11,7 +11,6 @@ mod encode;
 mod foreign;
 mod own;
 mod plan;
-mod schema;
 mod tools;
 mod turns;
 

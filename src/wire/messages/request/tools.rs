@@ -3,13 +3,12 @@
 use super::decode::TOOL_SEARCH;
 use super::encode::RequestWriter;
 use super::own;
-use super::schema;
 use crate::canonical::dialect::Structured;
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Index, IndexKey, Tool, ToolChoice};
 use crate::json::{Cursor, JsonStr, RawJson};
-use crate::wire::Format;
 use crate::wire::watch::members;
+use crate::wire::{Format, strict_schema};
 
 /// Schema of a tool without parameters.
 const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
@@ -103,9 +102,9 @@ impl<'r, 'a> RequestWriter<'_, 'r, 'a> {
             self.notes.lose("tool_strict");
         }
         self.json.key("input_schema");
-        let rules = schema::Rules { openapi: tool.openapi, strict: strict == Some(true) && !own };
+        let rules = strict_schema::Rules { openapi: tool.openapi, strict: strict == Some(true) && !own };
         match tool.schema {
-            Some(written) => schema::write(written, rules, true, &mut self.json),
+            Some(written) => strict_schema::write(written, rules, true, &mut self.json),
             None => {
                 self.json.raw(RawJson::from_text(NOTHING));
             }

@@ -1,11 +1,13 @@
-//! Encoder of JSON schemas: with an object type for tools, and with only the supported keywords in strict mode
-//! (Anthropic API, "Structured outputs").
+//! Encoder of JSON schemas for Claude: with an object type for tools, and with only the supported keywords in strict mode.
+//!
+//! Sources, November 2026: Anthropic API, "Structured outputs"; Amazon Bedrock User Guide, "Get validated JSON results from
+//! models", which has the same limits.
 
 use smallvec::SmallVec;
 
+use super::schema::from_openapi;
+use super::watch::{elements, members};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Sink, Writer, push_escaped};
-use crate::wire::schema::from_openapi;
-use crate::wire::watch::{elements, members};
 
 /// Maximum nesting depth that is converted. Deeper parts are copied unchanged.
 const MAX_DEPTH: u32 = 64;
@@ -36,6 +38,13 @@ pub(super) fn write<B: Sink>(schema: RawJson<'_>, rules: Rules, object: bool, js
     from_openapi(schema, &mut text);
     let text = String::from_utf8(text).unwrap_or_default();
     write_plain(RawJson::from_text(&text), rules.strict, object, json);
+}
+
+/// Returns the text of a response's schema.
+pub(super) fn text(schema: RawJson<'_>, rules: Rules) -> String {
+    let mut text = Vec::with_capacity(schema.text().len() + 64);
+    write(schema, rules, false, &mut Writer::new(&mut text));
+    String::from_utf8(text).unwrap_or_default()
 }
 
 fn write_plain<B: Sink>(schema: RawJson<'_>, strict: bool, object: bool, json: &mut Writer<'_, B>) {
