@@ -182,7 +182,10 @@ impl LimitState {
         limits: &UsageLimits,
         request: &LimitRequest,
     ) -> Result<LimitGrant, Denied> {
-        if let Some(exceeded) = limits.exceeded_alone(request.tokens, request.cost) {
+        // In an outage the overdraft decides, which is not part of the limit.
+        let decides = || self.quota_lease.as_ref().is_none_or(|lease| !lease.is_degraded());
+        let alone = limits.exceeded_alone(request.tokens, request.cost);
+        if let Some(exceeded) = alone.filter(|_| decides()) {
             self.set_oversized(request.tokens, request.cost);
             return Err(Denied::LimitReached(exceeded));
         }
