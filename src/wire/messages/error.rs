@@ -35,6 +35,8 @@ pub fn status(error: &ApiError) -> u16 {
     let row = error.kind.row();
     match row.source {
         ErrorSource::Upstream if DECISIVE.contains(&error.status) => error.status,
+        // Google and xAI answer so to the gateway's own key.
+        ErrorSource::Upstream if error.kind == ErrorKind::UpstreamAuth && error.status == 400 => 400,
         ErrorSource::Upstream if row.messages_type == "upstream_error" => 500,
         ErrorSource::Upstream => 400,
         // Statuses of HTTP itself, and of a gateway that is overloaded: servers between client and gateway read them.

@@ -6,7 +6,9 @@ use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::framing::json_array::ArraySplitter;
 use crate::framing::sse::{SseEvent, SseSplitter};
 use crate::wire::Format;
-use crate::wire::error::{ArrayState, ProviderError, body, from_provider, is_in_shape, stream_tail};
+use crate::wire::error::{
+    ArrayState, ProviderError, body, client_status, from_provider, is_in_shape, stream_tail,
+};
 use crate::wire::watch::{self, StreamEnd};
 
 fn text(bytes: &[u8]) -> &str {
@@ -252,4 +254,14 @@ fn provider_status_and_message_are_kept() {
     let error = from_provider(502, provider("  ", None), Some(RetryAfter::Header("7".into())));
     assert_eq!(error.message, "The upstream provider responded with HTTP status 502.");
     assert_eq!(error.retry_after, Some(RetryAfter::Header("7".into())), "the time to wait is retained");
+}
+
+#[test]
+fn refused_credential_that_a_provider_answers_with_400_stays_a_400() {
+    for format in Format::ALL {
+        let error = from_provider(400, provider("API key not valid.", Some("API_KEY_INVALID")), None);
+        assert_eq!((error.kind, client_status(format, &error)), (ErrorKind::UpstreamAuth, 400), "{format}");
+        let error = from_provider(401, provider("API key not valid.", None), None);
+        assert_eq!((error.kind, client_status(format, &error)), (ErrorKind::UpstreamAuth, 500), "{format}");
+    }
 }
