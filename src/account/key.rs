@@ -6,7 +6,7 @@
 use std::borrow::{Borrow, Cow};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::Hasher;
 use std::sync::{Arc, OnceLock};
 
 use rand::TryRng as _;
@@ -72,31 +72,8 @@ impl fmt::Debug for KeyHash {
 
 impl std::hash::Hash for KeyHash {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // The first bytes of a SHA-256 hash are evenly distributed, and clients cannot choose them: no further hashing
-        // is needed.
-        let mut first = [0; 8];
-        first.copy_from_slice(self.0.first_chunk::<8>().unwrap_or(&[0; 8]));
-        state.write_u64(u64::from_le_bytes(first));
-    }
-}
-
-/// Hasher that passes through the eight bytes of a [`KeyHash`].
-#[derive(Default)]
-pub(super) struct PassThrough(u64);
-
-impl Hasher for PassThrough {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
+        // All of it: whoever writes a configuration to be checked can choose hashes that begin alike.
+        state.write(&self.0);
     }
 }
 
@@ -269,7 +246,7 @@ impl Key {
 /// Table of all keys.
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
-    by_hash: HashSet<ByHash, BuildHasherDefault<PassThrough>>,
+    by_hash: HashSet<ByHash, foldhash::fast::RandomState>,
     /// Access keys by their ids. Most keys have none.
     access_keys: HashMap<Box<str>, AccessKey, foldhash::fast::RandomState>,
     /// Accounts that keys belong to or that have limits, by name. A list has a third of the size of a table.

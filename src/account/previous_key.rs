@@ -1,10 +1,9 @@
 //! Earlier texts of rotated keys, which are valid for a while longer.
 
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use super::key::{Key, KeyHash, PassThrough};
+use super::key::{Key, KeyHash};
 
 /// Largest number of earlier texts of one key.
 pub const MAX_PREVIOUS: usize = 4;
@@ -20,7 +19,7 @@ struct PreviousKey {
 /// Earlier texts of keys, by their hashes. Most keys have none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PreviousKeys {
-    by_hash: HashMap<KeyHash, PreviousKey, BuildHasherDefault<PassThrough>>,
+    by_hash: HashMap<KeyHash, PreviousKey, foldhash::fast::RandomState>,
     by_name: HashMap<Arc<str>, Vec<(KeyHash, i64)>>,
 }
 

@@ -433,9 +433,9 @@ pub(super) fn secrecy(path: &str) -> Secrecy {
 
 /// Returns whether a key is that of a table with secrets, or with tables that have some.
 pub(super) fn has_secrets(path: &str) -> bool {
-    let below = |secret: &&str| secret.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+    let is_below = |secret: &&str| secret.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
     let further = ["provider.check.path", "telemetry.headers", "store.valkey"];
-    SECRET_SOURCES.iter().chain(&further).any(|secret| below(secret))
+    SECRET_SOURCES.iter().chain(&further).any(is_below)
 }
 
 /// Returns the paths of a file's keys that have secrets or may have them, in the order of docs/configuration.md.

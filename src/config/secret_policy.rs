@@ -111,21 +111,21 @@ impl SecretPolicy {
                 return Err(FieldError { field: secret.member.clone(), message: message.to_owned() });
             }
         }
-        for address in after.addresses.iter().filter(|address| !self.may_send(after, address, &used)) {
+        let refused = after.addresses.iter().find(|address| !self.may_send(after, address, &used));
+        refused.map_or(Ok(()), |address| {
             let message = format!(
                 "the secrets of the provider may not be sent to {:?}; name the host in admin.provider_hosts, or give the \
                  credential anew from a source that admin.credential_sources permits",
                 address.host
             );
-            return Err(FieldError { field: address.member.clone(), message });
-        }
-        Ok(())
+            Err(FieldError { field: address.member.clone(), message })
+        })
     }
 
     /// Returns whether the secrets of an entry may go to one of its addresses.
     fn may_send(&self, entry: &EntrySecrets, address: &EntryAddress, used: &UsedSources) -> bool {
         let default = ProviderKind::from_name(&entry.kind).and_then(ProviderKind::default_base_url);
-        let default = default.and_then(|url| origin(url));
+        let default = default.and_then(origin);
         if self.permits_host(&address.host) || default.is_some_and(|(origin, _)| origin == address.origin) {
             return true;
         }

@@ -153,11 +153,6 @@ impl QuotaLease {
         Ok(())
     }
 
-    /// Returns true while the coordinator is unreachable.
-    pub(super) fn is_degraded(&self) -> bool {
-        self.state.lock().mode == Mode::Degraded
-    }
-
     /// Releases the concurrency permit of a request. Notifies the listener if there is a surplus.
     pub(super) fn release_permit(&self) {
         let mut state = self.state.lock();

@@ -182,21 +182,29 @@ impl LimitState {
         limits: &UsageLimits,
         request: &LimitRequest,
     ) -> Result<LimitGrant, Denied> {
-        // In an outage the overdraft decides, which is not part of the limit.
-        let decides = || self.quota_lease.as_ref().is_none_or(|lease| !lease.is_degraded());
-        let alone = limits.exceeded_alone(request.tokens, request.cost);
-        if let Some(exceeded) = alone.filter(|_| decides()) {
-            self.set_oversized(request.tokens, request.cost);
-            return Err(Denied::LimitReached(exceeded));
-        }
-        let admitted = match &self.quota_lease {
-            None => self.admit_local(limits, request).map_err(Denied::LimitReached),
-            Some(lease) => lease.take(limits, request).map(|()| self.grant(limits, request)),
+        // A lease decides first: in an outage of the coordinator it has the overdraft, which is not part of the limit.
+        let admitted = match (&self.quota_lease, limits.exceeded_alone(request.tokens, request.cost)) {
+            (None, Some(exceeded)) => Err(Denied::LimitReached(exceeded)),
+            (None, None) => self.admit_local(limits, request).map_err(Denied::LimitReached),
+            (Some(lease), _) => lease.take(limits, request).map(|()| self.grant(limits, request)),
         };
+        let admitted = admitted.map_err(|denied| match denied {
+            Denied::LimitReached(exceeded) => Denied::LimitReached(self.exceeded(exceeded, limits, request)),
+            other => other,
+        });
         if admitted.is_ok() && self.oversized() != (0, 0) {
             self.set_oversized(0, 0);
         }
         admitted
+    }
+
+    /// Returns the limit that denies a request: one that it exceeds by itself, if there is one, since no wait helps then.
+    pub fn exceeded(&self, exceeded: Exceeded, limits: &UsageLimits, request: &LimitRequest) -> Exceeded {
+        let alone = limits.exceeded_alone(request.tokens, request.cost);
+        if alone.is_some() {
+            self.set_oversized(request.tokens, request.cost);
+        }
+        alone.unwrap_or(exceeded)
     }
 
     /// Returns the tokens and the cost, in nano-units, of the last request that exceeded a limit by itself; 0 if there was

@@ -209,6 +209,13 @@ fn collects_signatures(request: &Request<'_>, ask: &TranslateRequest<'_>, stored
         && !sends_back(request, ask.dialect.issuer)
 }
 
+/// Refuses what the decoder of a generate request does not know, if a provider of another format is to serve it.
+fn check_known(request: &Request<'_>, ask: &TranslateRequest<'_>) -> Result<(), EncodeError> {
+    let is_translated = ask.client == Format::Generate && ask.provider != ask.client;
+    let unknown = if is_translated { generate::request::unknown(request) } else { None };
+    unknown.map_or(Ok(()), |error| Err(EncodeError { error, losses: Vec::new() }))
+}
+
 /// Translates a request. If `bare` is given and signatures must be looked up, returns its result as the error.
 fn run<E: From<EncodeError>>(
     body: &JsonText,
@@ -228,12 +235,7 @@ fn run<E: From<EncodeError>>(
     let checked = decoded.and_then(|request| bounds::check(&request, ask.client).map(|()| request));
     let mut request = checked.map_err(|error| EncodeError { error, losses: Vec::new() })?;
     inline_schema(&mut request, ask.client, &bump);
-    if ask.client == Format::Generate
-        && ask.provider != ask.client
-        && let Some(error) = generate::request::unknown(&request)
-    {
-        return Err(EncodeError { error, losses: Vec::new() }.into());
-    }
+    check_known(&request, ask)?;
     if longer.is_some() {
         // The previous response has been expanded into the request. The response repeats the members as they came.
         request.previous = None;

@@ -122,10 +122,10 @@ async fn output_that_was_not_requested_is_not_charged() {
     for (sent, ends, members, most) in [
         (&[choices(0, 30_000)][..], false, r#","max_tokens":50"#, 50),
         (&[choices(0, 1_000)], false, "", 2),
-        (&[spread.clone()], false, r#","max_tokens":50"#, 50),
-        (&[spread, done.clone()], true, r#","max_tokens":50"#, 50),
-        (&[many.clone()], false, r#","max_tokens":50,"n":2"#, 100),
-        (&[many], false, r#","max_completion_tokens":50"#, 50),
+        (std::slice::from_ref(&spread), false, r#","max_tokens":50"#, 50),
+        (&[spread.clone(), done.clone()], true, r#","max_tokens":50"#, 50),
+        (std::slice::from_ref(&many), false, r#","max_tokens":50,"n":2"#, 100),
+        (std::slice::from_ref(&many), false, r#","max_completion_tokens":50"#, 50),
     ] {
         let sent = [reply::stream_head().as_bytes(), &sent.concat()].concat();
         let upstream = Upstream::start(move |mut conn| {

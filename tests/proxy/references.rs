@@ -55,6 +55,7 @@ fn item(response: &Value, kind: &str) -> String {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one paragraph for each target and store")]
 async fn stored_id_belongs_to_its_owner_at_every_target_and_store() {
     let upstream = provider_of_every_form().await;
     let server = Server::start();

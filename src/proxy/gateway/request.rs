@@ -25,6 +25,7 @@ use crate::account::estimate::InputEstimate;
 use crate::canonical::CachePolicy;
 use crate::cloud::sigv4::PayloadHasher;
 use crate::error::{ApiError, ErrorKind};
+use crate::json::JsonText;
 use crate::proxy::Client;
 use crate::proxy::Gateway;
 use crate::proxy::body_memory::MemoryPermit;
@@ -164,16 +165,25 @@ impl Gateway {
             let live = ctx.active.clone();
             let name = endpoint.model().or(body.model.as_deref()).unwrap_or_default();
             let named = resolve_model(&live.snapshot.routes, ctx, name)?;
-            let mut body = body;
-            if body.may_have_references() {
-                Box::pin(self.resolve_references(ctx, &key, &mut body)).await?;
-            }
-            let text = run_blocking_if_large(body.text.len(), || body.text.into_contiguous());
+            let text = self.text_to_count(ctx, &key, body).await?;
             return Box::pin(self.reply_count(client, ctx, format, named.model, text)).await;
         }
         self.await_spend(client, ctx).await?;
         self.build_attempt(client, ctx, &key, (api, &endpoint), (body, permit)).await?;
         Ok(false)
+    }
+
+    /// Returns the text of a body whose tokens are counted, with the items that it refers to.
+    async fn text_to_count(
+        &self,
+        ctx: &Context,
+        key: &Key,
+        mut body: Box<Body>,
+    ) -> Result<JsonText, ApiError> {
+        if body.may_have_references() {
+            Box::pin(self.resolve_references(ctx, key, &mut body)).await?;
+        }
+        Ok(run_blocking_if_large(body.text.len(), || body.text.into_contiguous()))
     }
 
     /// Reads the whole request body, and verifies the signature of a signed request. The request has a usage record from

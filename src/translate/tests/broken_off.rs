@@ -50,6 +50,7 @@ fn failures() -> Vec<(Format, &'static str)> {
 }
 
 /// Returns the frames of a stream with this content and finish word.
+#[expect(clippy::too_many_lines, reason = "one arm a format")]
 fn frames(provider: Format, content: Content, word: &str) -> Vec<String> {
     let owned = |frames: &[&str]| frames.iter().map(|frame| (*frame).to_owned()).collect::<Vec<_>>();
     let generate =

@@ -14,11 +14,14 @@ use crate::translate::verbatim::Arrival;
 use crate::wire::Format;
 use crate::wire::codec::ReplyOptions;
 
+/// Frames before the arguments, the frame of one piece of them, and the frames behind them.
+type CallFrames = (Vec<Value>, Box<dyn Fn(&str) -> Value>, Vec<Value>);
+
 /// Returns the frames of a stream with one call of `f`, whose arguments arrive in these pieces.
 fn frames(provider: Format, pieces: &[&str]) -> Vec<Value> {
     let call = json!({"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}});
     let chunk = |delta: Value, finish: Value| json!({"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
-    let (start, piece, end): (Vec<Value>, Box<dyn Fn(&str) -> Value>, Vec<Value>) = match provider {
+    let (start, piece, end): CallFrames = match provider {
         Format::Chat => (
             vec![chunk(json!({"role": "assistant", "tool_calls": [call]}), Value::Null)],
             Box::new(move |text| {

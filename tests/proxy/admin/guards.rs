@@ -156,7 +156,7 @@ async fn admin_errors_name_what_is_wrong() {
         (post("/keys").body(json!({ "name": 5 })), 400, "invalid", Some("name")),
         (post("/keys").body(json!({ "name": "alice" })), 409, "exists", None),
         (post("/keys?dry_run=maybe").body(json!({ "name": "x" })), 400, "invalid", Some("dry_run")),
-        (post("/audit/7/undo"), 404, "not_found", None),
+        (post("/audit/9999/undo"), 404, "not_found", None),
         (post("/config/reload").body(json!({ "x": 1 })), 400, "invalid", None),
     ] {
         let error = request.expect(&gateway, status).await["error"].clone();

@@ -294,6 +294,7 @@ impl LeaseManager {
                     if let Some(quota_lease) = request.state.quota_lease() {
                         quota_lease.record_denial(now, exceeded, request.amounts.cost);
                     }
+                    let exceeded = request.state.exceeded(exceeded, &request.limits, &request.amounts);
                     Err(Denied::LimitReached(exceeded))
                 }
             };

@@ -3,7 +3,8 @@ use serde_json::json;
 use super::*;
 use crate::canonical::dialect::ReasoningSupport;
 use crate::canonical::quirks::Quirks;
-use crate::canonical::{Effort, Thinking};
+use crate::canonical::{Effort, OutputFormat, Thinking};
+use crate::json::{JsonStr, RawJson};
 
 fn chat(messages: Value) -> String {
     json!({"messages": messages}).to_string()
@@ -187,11 +188,16 @@ fn schemas_are_those_that_the_service_accepts() {
             {"toolSpec": {"name": "f", "strict": true, "inputSchema": {"json": limited}}},
             {"toolSpec": {"name": "g", "inputSchema": {"json": {"properties": {"a": {"minimum": 1}}}}}},
         ]},
-        "outputConfig": {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": {"schema": limited.to_string()}}}},
     });
     let closed = json!({"type": "object", "properties": {"n": {"type": "integer", "description": "{minimum: 1}"}},
         "additionalProperties": false});
-    let body = sent(&body).body;
+    let body = body.to_string();
+    let mut request = super::super::request::decode(&body).unwrap();
+    let text = limited.to_string();
+    let (name, description) = (JsonStr::default(), JsonStr::default());
+    let schema = RawJson::from_text(&text);
+    request.output = OutputFormat::Schema { name, description, schema, openapi: false, strict: None };
+    let body = send(Format::Messages, &request, &dialect()).body;
     let schema = |index: usize| body["toolConfig"]["tools"][index]["toolSpec"]["inputSchema"]["json"].clone();
     assert_eq!(schema(0), closed);
     assert_eq!(
