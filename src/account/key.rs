@@ -72,7 +72,7 @@ impl fmt::Debug for KeyHash {
 
 impl std::hash::Hash for KeyHash {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // All of it: whoever writes a configuration to be checked can choose hashes that begin alike.
+        // All of it: the author of a configuration that is to be checked can choose hashes that begin alike.
         state.write(&self.0);
     }
 }

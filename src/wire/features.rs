@@ -225,8 +225,10 @@ impl Body {
                 found = found.with(Features::FORCED_TOOL).with(beside);
             }
         });
+        // Beside a budget the two are respelled in place.
+        let edited = Features::BOTH_SAMPLING.when(found.intersects(Features::BUDGET));
         let is_prefilled = asked.intersects(Features::PREFILL) && self.ends_with_model();
-        found.with(Features::PREFILL.when(is_prefilled))
+        found.without(edited).with(Features::PREFILL.when(is_prefilled))
     }
 
     /// Returns whether instructions in the conversation do not follow a turn of the user, or do not precede one of the

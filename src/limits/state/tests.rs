@@ -42,21 +42,22 @@ fn limit_refusal_consumes_nothing() {
 
 #[test]
 fn limit_smaller_than_a_request_is_told_from_a_used_one() {
-    for state in [LimitState::new(), LimitState::shared()] {
-        let state = Arc::new(state);
-        for (tokens, cost, which, limit) in [
-            (1_001, 0, Which::Tokens, 1_000),
-            (0, 501, Which::SpendPerDay, 500),
-            (0, 801, Which::SpendPerMonth, 800),
-            (0, i64::MAX, Which::SpendPerMonth, 800),
-        ] {
-            let Err(Denied::LimitReached(refused)) = state.admit(&limits(), &limit_request(tokens, cost))
-            else {
-                panic!("admitted");
-            };
-            assert_eq!(refused, Exceeded { which, limit, wait: None });
-            assert_eq!(state.oversized(), (tokens, cost));
-        }
+    let state = Arc::new(LimitState::new());
+    for (tokens, cost, which, limit) in [
+        (1_001, 0, Which::Tokens, 1_000),
+        (0, 501, Which::SpendPerDay, 500),
+        (0, 801, Which::SpendPerMonth, 800),
+        (0, i64::MAX, Which::SpendPerMonth, 800),
+    ] {
+        let Err(Denied::LimitReached(refused)) = state.admit(&limits(), &limit_request(tokens, cost)) else {
+            panic!("admitted");
+        };
+        assert_eq!(refused, Exceeded { which, limit, wait: None });
+        assert_eq!(state.oversized(), (tokens, cost));
+        // Of a shared limit the coordinator's denial becomes this one.
+        let denied = Exceeded { wait: Some(Duration::from_secs(1)), ..refused };
+        let shared = LimitState::shared();
+        assert_eq!(shared.exceeded(denied, &limits(), &limit_request(tokens, cost)), refused);
     }
     let state = Arc::new(LimitState::new());
     assert!(state.admit(&limits(), &limit_request(0, 501)).is_err());
