@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use model_gateway::canonical::seal::{SealedSignature, SignedCallId};
 use model_gateway::canonical::{
-    BreakpointSupport, Dialect, Effort, Event, Grammar, ProviderSignature, Quirks, Thinking,
+    BreakpointSupport, Dialect, Effort, Event, Grammar, ProviderSignature, Quirks, RequestFeatures, Thinking,
 };
 use model_gateway::error::{ApiError, ErrorKind};
 use model_gateway::framing::event_stream::EventMessage;
@@ -242,6 +242,10 @@ fn dialect(kind: usize) -> Dialect<'static> {
         developer_role: odd,
         max_completion_tokens: odd,
         system_in_middle: kind & 2 != 0,
+        system_follows_user: kind & 64 != 0,
+        forced_tools: kind & 16 == 0,
+        effort_beside_budget: odd,
+        max_call_id: (kind & 32 != 0).then_some(64),
         prefill: kind & 16 != 0,
         reasoning_replay: kind & 8 != 0,
         media_urls: kind & 32 != 0,
@@ -250,6 +254,7 @@ fn dialect(kind: usize) -> Dialect<'static> {
         extensions: if odd { &["*"] } else { &[] },
         breakpoints: Some(BreakpointSupport::full(0)),
         think_tags: false,
+        refuses: RequestFeatures::NONE,
         quirks: &Quirks::PLAIN,
     }
 }
