@@ -34,6 +34,7 @@ async fn gateway(config: &str, keys: Option<&str>) -> Gateway {
             _ => format!("{text}{line}\n"),
         });
     let setup = setup
+        .file("prices.toml", &read("prices.toml"))
         .file("secrets.env", &secrets)
         .file("start.sh", "set -a\n. \"$(dirname \"$0\")/secrets.env\"\nset +a\nexec \"$@\"\n");
     Gateway::start(&setup).await

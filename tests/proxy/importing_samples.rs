@@ -108,6 +108,7 @@ async fn import(source: &Source) -> (Gateway, String) {
         });
     secrets += &format!("AWS_ACCESS_KEY_ID={}\nAWS_SECRET_ACCESS_KEY={}\n", AWS_KEY.0, AWS_KEY.1);
     let setup = setup
+        .file("prices.toml", &read("prices.toml"))
         .file("secrets.env", &secrets)
         .file("start.sh", "set -a\n. \"$(dirname \"$0\")/secrets.env\"\nset +a\nexec \"$@\"\n");
     provider::check_addresses(&setup.routes);
