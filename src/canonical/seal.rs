@@ -62,7 +62,29 @@ const ENVELOPE: &str = "gw1.";
 /// if it has a signature; some write unsigned reasoning into the prompt as text. No provider has an issuer name with `_`.
 pub const UNSIGNED: &str = "gw1.no_issuer.";
 
+/// Beginning of the envelope of a call's signature, where the format has a place for signatures of reasoning only. Other
+/// readers find no issuer in it. No provider has an issuer name with `_`.
+const OF_CALL: &str = "gw1._call.";
+
+impl<'a> ProviderSignature<'a> {
+    /// Parses a field of reasoning that holds the signature of the call behind it. `None` if it holds another one.
+    pub fn read_of_call(field: JsonStr<'a>) -> Option<Self> {
+        let (issuer, seal) = field.escaped().strip_prefix(OF_CALL)?.split_once('.')?;
+        let text = String::from_utf8(get_base64(seal.as_bytes())?).ok()?;
+        is_inside_of_string(&text)
+            .then_some(ProviderSignature { issuer: Some(Cow::Borrowed(issuer)), text: Cow::Owned(text) })
+    }
+}
+
 impl SealedSignature<'_> {
+    /// Writes the envelope of a call's signature for a field of reasoning. It needs no JSON escapes.
+    pub fn write_of_call(&self, out: &mut impl Sink) {
+        out.put_slice(OF_CALL.as_bytes());
+        out.put_slice(self.issuer.as_bytes());
+        out.put_u8(b'.');
+        put_base64(out, self.text.escaped().as_bytes());
+    }
+
     /// Writes the envelope, which needs no JSON escapes.
     pub fn write(&self, out: &mut impl Sink) {
         out.put_slice(ENVELOPE.as_bytes());
@@ -217,6 +239,21 @@ mod tests {
             let carried = SignedCallId::read(JsonStr::from_escaped(&id));
             assert_eq!(carried.id.escaped(), "call_1");
             assert_eq!(carried.signature.unwrap().for_issuer("anthropic").map(JsonStr::escaped), Some(seal));
+        }
+    }
+
+    #[test]
+    fn signature_of_a_call_is_none_of_reasoning() {
+        let sealed = SealedSignature { issuer: "google", text: JsonStr::from_escaped("Cg\\/=") };
+        let mut envelope = Vec::new();
+        sealed.write_of_call(&mut envelope);
+        let envelope = String::from_utf8(envelope).unwrap();
+        let read = ProviderSignature::read_of_call(JsonStr::from_escaped(&envelope)).unwrap();
+        assert_eq!((read.issuer.as_deref(), &*read.text), (Some("google"), "Cg\\/="));
+        let other = ProviderSignature::read(JsonStr::from_escaped(&envelope)).unwrap();
+        assert_eq!(other.issuer.as_deref(), Some(""));
+        for field in ["", "gw1.google.Q2c", UNSIGNED, "gw1._call.google", "gw1._call.google.Ig"] {
+            assert_eq!(ProviderSignature::read_of_call(JsonStr::from_escaped(field)), None, "{field}");
         }
     }
 

@@ -263,10 +263,11 @@ fn signatures_never_reach_another_provider() {
     }
 }
 
-/// For clients that keep only tool calls, the signature of a call travels in the call's id.
+/// For clients that keep only tool calls, the signature of a call travels in the call's id. Ids of Converse have at most 64
+/// characters.
 #[test]
 fn signatures_of_tool_calls_travel_in_call_ids() {
-    for format in [Format::Chat, Format::Messages, Format::Responses, Format::Converse] {
+    for format in [Format::Chat, Format::Messages, Format::Responses] {
         let provider = Format::Generate;
         let mut client = Client::new(format, false);
         for turn in 1..=3 {
@@ -278,6 +279,20 @@ fn signatures_of_tool_calls_travel_in_call_ids() {
                 "{provider} through {format}: {asked}"
             );
         }
+    }
+}
+
+/// In Converse the signature of a call travels in reasoning without text before it.
+#[test]
+fn signatures_of_tool_calls_stand_before_the_calls_of_converse() {
+    for turn in 1..=3 {
+        let message = received(Format::Generate, Format::Converse, turn);
+        let blocks = message["output"]["message"]["content"].as_array().unwrap();
+        let at = blocks.iter().position(|block| block["toolUse"].is_object()).unwrap();
+        assert!(blocks[at]["toolUse"]["toolUseId"].as_str().unwrap().len() <= 64, "{message}");
+        let before = &blocks[at - 1]["reasoningContent"]["reasoningText"];
+        assert_eq!(before["text"], "", "{message}");
+        assert!(before["signature"].as_str().unwrap().starts_with("gw1."), "{message}");
     }
 }
 

@@ -3,7 +3,7 @@
 
 use bytes::BytesMut;
 
-use super::stream::{Decoder, blob, envelope, put_call_id, put_input};
+use super::stream::{Decoder, blob, envelope, envelope_of_call, put_input};
 use super::{citation, content, finish, media, usage};
 use crate::canonical::answer::{AnswerBlock, AnswerBlockKind};
 use crate::canonical::seal::UNSIGNED;
@@ -117,8 +117,14 @@ fn encode_block(block: &AnswerBlock, reply: &ReplyOptions, json: &mut Writer<'_,
             json.end_object().end_object();
         }
         AnswerBlockKind::ToolUse { id, name, kind, .. } => {
+            if sealed {
+                json.begin_object().key("reasoningContent").begin_object();
+                json.key("reasoningText").begin_object().key("text").string("");
+                json.key("signature").string(&envelope_of_call(&block.signature, reply));
+                json.end_object().end_object().end_object();
+            }
             json.begin_object().key("toolUse").begin_object();
-            json.key("toolUseId").pasted(|out| put_call_id(id, &block.signature, reply, out));
+            json.key("toolUseId").paste(JsonStr::from_escaped(id));
             json.key("name").paste(JsonStr::from_escaped(name)).key("input");
             put_input(*kind, &block.text, block.object.as_deref(), json);
             json.end_object().end_object();

@@ -237,7 +237,7 @@ fn signature_after_the_text_belongs_to_the_reasoning_before_it() {
     // Encrypted reasoning is a block of its own, unless a summary precedes it.
     let encrypted = r#""reasoning_details":[{"type":"reasoning.encrypted","data":"g"}]"#;
     let answer = read(&[&detail(r#""text":"h""#), &delta(encrypted), &end("stop"), DONE]);
-    assert_eq!(answer.blocks[1].kind, AnswerBlockKind::HiddenReasoning);
+    assert_eq!(answer.blocks[1].kind, AnswerBlockKind::Reasoning);
     let summary = delta(r#""reasoning_details":[{"type":"reasoning.summary","summary":"s"}]"#);
     let answer = read(&[&summary, &delta(encrypted), &end("stop"), DONE]);
     assert_eq!((answer.blocks.len(), answer.blocks[0].signature.is_empty()), (1, false));

@@ -128,7 +128,16 @@ fn member<'a>(
             out.push(Block::Video { source });
         }
         "document" => document(place, json, extra, out)?,
-        "toolUse" => out.push(tool_use(place, json)?),
+        "toolUse" => {
+            let mut call = tool_use(place, json)?;
+            if let Block::ToolUse { signature: signature @ None, .. } = &mut call {
+                *signature = out.pop_if(|before| is_seal_of_call(before)).and_then(|seal| match seal {
+                    Block::Text { signature, .. } => signature,
+                    _ => None,
+                });
+            }
+            out.push(call);
+        }
         "toolResult" => out.push(tool_result(place, json, extra)?),
         "reasoningContent" => out.push(reasoning(place, raw(json)?)?),
         "cachePoint" => {
@@ -363,6 +372,12 @@ fn result_parts<'a>(
     Ok((content, found))
 }
 
+/// Returns whether a block is an empty text with a signature: that of the call behind it.
+fn is_seal_of_call(block: &Block<'_>) -> bool {
+    matches!(block, Block::Text { text, signature: Some(_), .. } if text.is_empty())
+}
+
+/// Decodes a block of reasoning. The signature of a call comes in one of its own, without text.
 fn reasoning<'a>(place: Place<'_>, value: RawJson<'a>) -> Result<Block<'a>, ApiError> {
     let path = format!("{place}.reasoningContent");
     let (kind, value) = union(&*path, value)?;
@@ -370,17 +385,24 @@ fn reasoning<'a>(place: Place<'_>, value: RawJson<'a>) -> Result<Block<'a>, ApiE
         let blob = text(format_args!("{path}.redactedContent"), value)?;
         return Ok(Block::Reasoning { text: Vec::new(), signature: blob_signature(blob), hidden: true });
     }
-    let (mut words, mut signature) = (JsonStr::default(), None);
+    let (mut words, mut signature, mut of_call) = (JsonStr::default(), None, None);
     object(format_args!("{path}.reasoningText"), value, |key, value| {
         match key {
             "text" => words = text(format_args!("{path}.reasoningText.text"), value)?,
-            // An empty signature means that the block is not signed.
-            "signature" => signature = value.as_str().and_then(ProviderSignature::read),
+            "signature" => {
+                of_call = value.as_str().and_then(ProviderSignature::read_of_call);
+                // An empty signature means that the block is not signed.
+                signature = value.as_str().and_then(ProviderSignature::read);
+            }
             _ => {}
         }
         Ok(())
     })?;
-    Ok(Block::Reasoning { text: vec![words], signature, hidden: false })
+    if of_call.is_some() {
+        return Ok(Block::Text { text: JsonStr::default(), cache: None, signature: of_call });
+    }
+    let words = Some(words).filter(|words| !words.is_empty());
+    Ok(Block::Reasoning { text: words.into_iter().collect(), signature, hidden: false })
 }
 
 /// Reads a signature that is a blob: in base64, the envelope of a signature that was translated; otherwise the one of

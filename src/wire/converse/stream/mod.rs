@@ -10,4 +10,4 @@ mod part;
 pub use decode::Decoder;
 pub use encode::Encoder;
 pub use part::DELTA_HEADERS;
-pub(super) use part::{blob, envelope, put_call_id, put_input};
+pub(super) use part::{blob, envelope, envelope_of_call, put_input};

@@ -7,7 +7,7 @@ use super::super::citation;
 use super::super::content::is_object;
 use super::super::media::MediaKind;
 use crate::canonical::answer::CitationOwned;
-use crate::canonical::seal::{SignedCallId, UNSIGNED};
+use crate::canonical::seal::UNSIGNED;
 use crate::canonical::{BlockKind, Delta, SealedSignature, ToolKind};
 use crate::framing::event_stream::MessageWriter;
 use crate::json::{Cursor, JsonStr, RawJson, Sink, Writer, push_escaped, with_whole_characters};
@@ -247,6 +247,13 @@ impl EncodedBlock {
     /// Opens the block. Only calls and images have an event for it.
     #[cold]
     fn put_start(&mut self, next: &mut u32, reply: &ReplyOptions, out: &mut BytesMut) -> u32 {
+        if matches!(self.form, BlockForm::Call(_)) && !self.seal.is_empty() {
+            let envelope = envelope_of_call(&self.seal, reply);
+            let head = br#","delta":{"reasoningContent":{"signature":""#;
+            put_delta(*next, head, br#""}}}"#, envelope.as_bytes(), out);
+            EventType::BlockStop.write(out, |out| put_index(*next, b"}", out));
+            *next += 1;
+        }
         let index = *next;
         *next += 1;
         self.open = Some(index);
@@ -255,7 +262,7 @@ impl EncodedBlock {
                 put_index(index, br#","start":"#, out);
                 let mut json = Writer::new(out);
                 json.begin_object().key("toolUse").begin_object();
-                json.key("toolUseId").pasted(|out| put_call_id(&self.id, &self.seal, reply, out));
+                json.key("toolUseId").paste(JsonStr::from_escaped(&self.id));
                 json.key("name").paste(JsonStr::from_escaped(&self.name));
                 json.end_object().end_object();
                 out.put_u8(b'}');
@@ -390,13 +397,11 @@ pub(in super::super) fn escaped(text: &str) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Writes the id of a call, with the provider signature that it carries.
-pub(in super::super) fn put_call_id(id: &str, seal: &str, reply: &ReplyOptions, out: &mut impl Sink) {
-    out.put_slice(id.as_bytes());
-    if !seal.is_empty() {
-        let text = JsonStr::from_escaped(seal);
-        SignedCallId::write(SealedSignature { issuer: &reply.issuer, text }, out);
-    }
+/// Returns the envelope of a call's signature, for the reasoning before the call: an id has at most 64 characters.
+pub(in super::super) fn envelope_of_call(seal: &str, reply: &ReplyOptions) -> String {
+    let mut out = Vec::new();
+    SealedSignature { issuer: &reply.issuer, text: JsonStr::from_escaped(seal) }.write_of_call(&mut out);
+    String::from_utf8(out).unwrap_or_default()
 }
 
 /// Returns a provider signature in its envelope, for the client.

@@ -207,11 +207,9 @@ impl<'a> Members<'a> {
             "thinking" => {
                 // An empty signature means that the block is not signed.
                 let seal = string(self.seal).and_then(ProviderSignature::read);
-                Block::Reasoning {
-                    text: vec![given(self.thinking, ".thinking")?],
-                    signature: seal,
-                    hidden: false,
-                }
+                // The text is left out where the model, or the client's settings, do not show it.
+                let text = Some(given(self.thinking, ".thinking")?).filter(|text| !text.is_empty());
+                Block::Reasoning { text: text.into_iter().collect(), signature: seal, hidden: false }
             }
             "redacted_thinking" => {
                 let seal = ProviderSignature::read(given(self.seal, ".data")?);

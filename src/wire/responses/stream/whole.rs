@@ -114,7 +114,7 @@ impl Decoder {
             let reasons = |block: &&ItemBlock| block.open && block.holds == BlockContent::Reasoning;
             let block = match self.slot(at).blocks.iter().find(reasons) {
                 Some(block) => block.index,
-                None => self.open(at, 0, BlockKind::HiddenReasoning, sink).index,
+                None => self.open(at, 0, BlockKind::Reasoning, sink).index,
             };
             sink(Event::Delta { index: block, delta: Delta::Signature(item.encrypted) });
         }

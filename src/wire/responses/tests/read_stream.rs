@@ -175,7 +175,7 @@ fn reasoning_and_text_at_one_position_are_two_blocks() {
     let done = r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"reasoning","summary":[],"encrypted_content":"gAAA"}}"#;
     let answer = read_between(&[refused, done]);
     let sealed: Vec<_> = answer.blocks.iter().map(|block| (&block.kind, block.signature.as_str())).collect();
-    assert_eq!(sealed, [(&AnswerBlockKind::Refusal, ""), (&AnswerBlockKind::HiddenReasoning, "gAAA")]);
+    assert_eq!(sealed, [(&AnswerBlockKind::Refusal, ""), (&AnswerBlockKind::Reasoning, "gAAA")]);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn fact_29_reasoning_is_decoded_in_all_kinds() {
     assert_eq!(answer.blocks.len(), 1);
     assert_eq!(
         (&answer.blocks[0].kind, answer.blocks[0].signature.as_str()),
-        (&AnswerBlockKind::HiddenReasoning, "late")
+        (&AnswerBlockKind::Reasoning, "late")
     );
 }
 

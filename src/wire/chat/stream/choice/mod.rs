@@ -326,7 +326,7 @@ impl ChoiceDecoder {
             DetailKind::Encrypted if summary && self.seal(&seal, sink) => {}
             DetailKind::Encrypted => {
                 let delta = Delta::Signature(JsonStr::from_escaped(&seal));
-                self.whole(BlockKind::HiddenReasoning, delta, ids, sink);
+                self.whole(BlockKind::Reasoning, delta, ids, sink);
             }
             DetailKind::Text | DetailKind::Summary => {
                 self.open(Kind::Reasoning, ids, sink);
