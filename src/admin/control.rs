@@ -72,6 +72,8 @@ pub struct ExplainedTarget {
     pub format: Option<Format>,
     /// Whether the body is forwarded as it is, but for the name of the model.
     pub verbatim: bool,
+    /// Whether the body is forwarded as it is first, and `body` is sent only if the provider refuses it.
+    pub asks_first: bool,
     /// Translated body. `None` if it is forwarded, or refused.
     pub body: Option<String>,
     /// Elements that are lost or changed, each with the name of its policy and whether its value is only moved into the

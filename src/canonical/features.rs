@@ -49,6 +49,30 @@ impl RequestFeatures {
     /// A conversation that ends with the model's turn.
     pub const PREFILL: RequestFeatures = RequestFeatures(1 << 17);
 
+    /// What clients choose for the model that they name: settings, and places of instructions. The rest is what another
+    /// model has left in the conversation, or what no provider accepts.
+    pub const CHOICES: RequestFeatures = RequestFeatures::LATER_SYSTEM
+        .with(RequestFeatures::MISPLACED_SYSTEM)
+        .with(RequestFeatures::FORCED_TOOL)
+        .with(RequestFeatures::FORCED_WITH_BUDGET)
+        .with(RequestFeatures::ADAPTIVE)
+        .with(RequestFeatures::BUDGET)
+        .with(RequestFeatures::REASONING_OFF)
+        .with(RequestFeatures::EFFORT)
+        .with(RequestFeatures::SAMPLING)
+        .with(RequestFeatures::BOTH_SAMPLING)
+        .with(RequestFeatures::PREFILL);
+
+    /// Returns the set as bits, for an atomic.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the set of these [`RequestFeatures::bits`].
+    pub const fn from_bits(bits: u32) -> RequestFeatures {
+        RequestFeatures(bits)
+    }
+
     /// Returns the union of both sets.
     pub const fn with(self, other: RequestFeatures) -> RequestFeatures {
         RequestFeatures(self.0 | other.0)

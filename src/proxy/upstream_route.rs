@@ -2,6 +2,7 @@
 //! snapshot.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::{HeaderMap, HeaderValue, Uri, header};
 
@@ -31,6 +32,8 @@ pub(in crate::proxy) struct UpstreamRoute {
     pub(in crate::proxy) family: TokenizerFamily,
     /// Capability profile of the target's model, without the names, which the target holds.
     dialect: Dialect<'static>,
+    /// Features that the provider has refused, of those that the profile says it refuses: bits of [`RequestFeatures`].
+    refused: AtomicU32,
     /// Value of the `x-gateway-target` header. `None` if the names are not valid in a header.
     pub(in crate::proxy) name: Option<HeaderValue>,
     head: HeaderMap,
@@ -68,6 +71,7 @@ impl UpstreamRoute {
             series,
             family,
             dialect,
+            refused: AtomicU32::new(0),
             name,
             head: template(provider, api),
             uri,
@@ -88,6 +92,16 @@ impl UpstreamRoute {
     /// Returns what the target refuses in requests of its own format.
     pub(in crate::proxy) fn refuses(&self) -> RequestFeatures {
         self.dialect.refuses
+    }
+
+    /// Returns the features that the provider has refused in a request, and taken without.
+    pub(in crate::proxy) fn refused(&self) -> RequestFeatures {
+        RequestFeatures::from_bits(self.refused.load(Ordering::Relaxed))
+    }
+
+    /// Remembers features that the provider has refused, until the next reload.
+    pub(in crate::proxy) fn remember_refused(&self, features: RequestFeatures) {
+        self.refused.fetch_or(features.bits(), Ordering::Relaxed);
     }
 
     /// Returns the request URI: a path, and over HTTP/2 also scheme and authority. `None` if it is not a valid URI.

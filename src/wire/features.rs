@@ -104,12 +104,14 @@ impl Body {
     pub fn features(&self, asked: Features) -> Features {
         let words = self.words_found;
         let has = |mask: u32| words & mask != 0;
+        // Other elements than calls have ids at the same depth: reasoning that OpenAI encrypted.
+        let is_long = has(bits::LONG) && (self.api != Api::Chat || self.has_long_call_id());
         let found = Features::ENVELOPE
             .when(has(bits::ENVELOPE) || self.may_hide_envelope() && self.holds_envelope())
             .with(Features::UNSIGNED.when(has(bits::UNSIGNED)))
             .with(Features::ODD_ID.when(has(bits::ODD)))
             .with(Features::STRANGE_ID.when(has(bits::STRANGE)))
-            .with(Features::LONG_ID.when(has(bits::LONG)))
+            .with(Features::LONG_ID.when(is_long))
             .with(Features::OVERLONG_ID.when(has(bits::OVERLONG)));
         let (image, union) = match self.api {
             Api::Chat => (0, chat::UNION),
@@ -166,6 +168,35 @@ impl Body {
         let text = self.text.view(content.value.clone());
         BEGINNINGS.iter().any(|start| memchr::memmem::find(text.as_bytes(), start).is_some())
             || memchr::memmem::find(text.as_bytes(), CARRIER).is_some()
+    }
+
+    /// Returns whether the id of a call in a chat conversation has more than 40 characters.
+    fn has_long_call_id(&self) -> bool {
+        let Some(content) = self.member(CONTENT) else { return false };
+        let text = self.text.view(content.value.clone());
+        let mut is_long = false;
+        let mut look = |id: RawJson<'_>| is_long |= id.as_str().is_some_and(|id| id.escaped().len() > 40);
+        let _ = watch::elements(&mut Cursor::new(&text), |message| {
+            watch::members(message, |key, json| {
+                match key.escaped() {
+                    "tool_call_id" => look(json.raw()?),
+                    "tool_calls" => {
+                        _ = watch::elements(json, |call| {
+                            watch::members(call, |key, json| {
+                                let value = json.raw()?;
+                                if key.is("id") {
+                                    look(value);
+                                }
+                                Ok(())
+                            })
+                        })?
+                    }
+                    _ => drop(json.raw()?),
+                }
+                Ok(())
+            })
+        });
+        is_long
     }
 
     /// Returns the features of `temperature` and `top_p`.

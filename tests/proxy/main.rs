@@ -74,6 +74,7 @@ mod prompt_cache;
 mod provider_certificates;
 mod quotas;
 mod references;
+mod refit;
 mod refusals;
 mod reload;
 mod rerank;

@@ -7,6 +7,8 @@ use http::HeaderValue;
 use smallvec::SmallVec;
 
 use super::cache_plan::CacheAction;
+use super::refit::Refit;
+use crate::canonical::RequestFeatures;
 use crate::canonical::prompt_sections::PromptSections;
 use crate::cloud::sigv4::PayloadHash;
 use crate::job::Job;
@@ -53,6 +55,12 @@ pub(in crate::proxy) struct Attempt {
     pub(in crate::proxy) sent_betas: Box<[Box<str>]>,
     /// Whether the service has refused the beta features, so that the request is sent again without them.
     pub(in crate::proxy) betas_refused: bool,
+    /// The client's request, which is adapted if the provider refuses it as it is. `None` if there is nothing to adapt.
+    pub(in crate::proxy) refit: Option<Box<Refit>>,
+    /// Whether the provider has refused the request as it is.
+    pub(in crate::proxy) is_unfit: bool,
+    /// Features that the provider refused in the request before this one, which is without them.
+    pub(in crate::proxy) without: RequestFeatures,
     pub(in crate::proxy) upstream_route: Arc<UpstreamRoute>,
     /// Concurrency permit at the target, until the outcome of the attempt is known.
     pub(in crate::proxy) permit: Option<TargetPermit>,

@@ -9,6 +9,7 @@ use super::attempt::Attempt;
 use super::context::Context;
 use super::invoke::{judge_betas, may_refuse_betas};
 use super::phase::internal_error;
+use super::refit::may_be_unfit;
 use crate::cloud::sigv4::PayloadHash;
 use crate::proxy::Gateway;
 use crate::proxy::credentials::CredentialHandle;
@@ -79,9 +80,11 @@ pub(super) fn judge_authorization(ctx: &mut Context, status: u16, headers: &Head
     true
 }
 
-/// Judges the body of a refusal that its head does not name, or that may concern the beta features of the request.
+/// Judges the body of a refusal that its head does not name, or that may concern what the request holds.
 pub(super) fn judge_refusal(ctx: &mut Context, status: u16, body: &[u8]) {
-    let is_judged = |attempt: &&mut Attempt| attempt.unnamed_refusal || may_refuse_betas(attempt, status);
+    let is_judged = |attempt: &&mut Attempt| {
+        attempt.unnamed_refusal || may_refuse_betas(attempt, status) || may_be_unfit(attempt, status)
+    };
     let Some(attempt) = ctx.attempt_mut().filter(is_judged) else { return };
     if std::mem::take(&mut attempt.unnamed_refusal)
         && let (Some(credential), Some(with)) = (&attempt.upstream_route.credential, attempt.authorized)
@@ -91,17 +94,18 @@ pub(super) fn judge_refusal(ctx: &mut Context, status: u16, body: &[u8]) {
     if attempt.remedy.is_none() {
         judge_betas(attempt, status, body);
     }
-    if attempt.remedy.is_none() && !attempt.betas_refused {
+    attempt.is_unfit = attempt.remedy.is_none() && !attempt.betas_refused && may_be_unfit(attempt, status);
+    if attempt.remedy.is_none() && !attempt.betas_refused && !attempt.is_unfit {
         // The provider has answered: this body is not sent again.
         ctx.drop_body();
     }
 }
 
 impl Gateway {
-    /// Prepares a refused attempt to be sent again: without its beta features, or with another authorization. Returns
-    /// false if neither is possible.
+    /// Prepares a refused attempt to be sent again: without its beta features, adapted to the model, or with another
+    /// authorization. Returns false if none is possible.
     pub(super) async fn reauthorize(&self, ctx: &mut Context, within: Duration) -> bool {
-        if self.resend_without_betas(ctx) {
+        if self.resend_without_betas(ctx) || self.resend_adapted(ctx).await {
             return true;
         }
         let Some(attempt) = ctx.attempt_mut() else { return false };

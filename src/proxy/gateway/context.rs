@@ -217,6 +217,7 @@ impl Context {
             return;
         }
         let asked = CountedRequest::of(std::mem::take(&mut routed.attempt.body));
+        routed.attempt.refit = None;
         if routed.retry_state.is_none() {
             routed.memory_permit = None;
         }

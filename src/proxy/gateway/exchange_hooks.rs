@@ -300,7 +300,8 @@ impl ExchangeHooks for Gateway {
     }
 
     fn has_remedy(&self, ctx: &Context) -> bool {
-        ctx.attempt().is_some_and(|attempt| attempt.remedy.is_some() || attempt.betas_refused)
+        ctx.attempt()
+            .is_some_and(|attempt| attempt.remedy.is_some() || attempt.betas_refused || attempt.is_unfit)
     }
 
     fn reauthorize<'h>(&'h self, ctx: &'h mut Context, within: Duration) -> HookFuture<'h, bool> {

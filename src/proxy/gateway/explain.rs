@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::plan::respelling_losses;
+use super::refit::doubtful;
 use crate::admin::{ExplainRequest, ExplainedTarget, Explanation};
 use crate::canonical::{Dialect, RequestFeatures, Thinking, Usage};
 use crate::json::{EscapedString, JsonText};
@@ -11,7 +12,7 @@ use crate::route::{Model, Target, upstream_api};
 use crate::tokens::{TokenizerFamily, count_request};
 use crate::translate::{StoreOptions, TranslateRequest, decode_request, outgoing_stored};
 use crate::wire::codec::Loss;
-use crate::wire::request::BodyReader;
+use crate::wire::request::{Body, BodyReader};
 use crate::wire::{Api, chat};
 
 /// Targets that are explained; a model with more shows the first ones.
@@ -55,7 +56,9 @@ fn explain_target(target: &Target, request: &ExplainRequest<'_>, thinking: Think
         let error = Some("no API of this target serves the request".to_owned());
         return ExplainedTarget { error, ..explained };
     };
-    let explained = ExplainedTarget { format: Some(format), ..explained };
+    let asks_first =
+        format == request.format && thinking == Thinking::Unset && asks_first(target, api, request);
+    let explained = ExplainedTarget { format: Some(format), asks_first, ..explained };
     let dialect = Dialect { model: &target.model, ..target.provider.dialect(api, target.known_model()) };
     let fits = || {
         let may_differ = api == Api::Chat && target.provider.needs_adaptation();
@@ -100,6 +103,19 @@ fn explain_target(target: &Target, request: &ExplainRequest<'_>, thinking: Think
     }
 }
 
+/// Returns whether the provider is asked about the client's settings before the body is adapted, if it is the first target.
+fn asks_first(target: &Target, api: Api, request: &ExplainRequest<'_>) -> bool {
+    let Some(body) = read(api, request) else { return false };
+    let refuses = target.dialect(api).refuses;
+    doubtful(refuses, RequestFeatures::NONE, api, &body) != RequestFeatures::NONE
+}
+
+fn read(api: Api, request: &ExplainRequest<'_>) -> Option<Body> {
+    let mut reader = BodyReader::new(api, false);
+    reader.push(Bytes::copy_from_slice(request.body.as_bytes())).ok()?;
+    reader.finish().ok()
+}
+
 /// Returns the body of a target of the client's format with what the target refuses edited: the inner `None` if the bytes
 /// pass unchanged. The outer `None` if the body is encoded again.
 fn edited(
@@ -107,9 +123,7 @@ fn edited(
     request: &ExplainRequest<'_>,
     dialect: &Dialect<'_>,
 ) -> Option<Option<(String, Vec<Loss>)>> {
-    let mut reader = BodyReader::new(api, false);
-    reader.push(Bytes::copy_from_slice(request.body.as_bytes())).ok()?;
-    let body = reader.finish().ok()?;
+    let body = read(api, request)?;
     let held = body.features(dialect.refuses).common(dialect.refuses);
     if held == RequestFeatures::NONE {
         return Some(None);

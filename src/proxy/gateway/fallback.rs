@@ -15,10 +15,11 @@ use super::compaction::CompactionPlan;
 use super::context::Context;
 use super::guardrail::check_guardrail;
 use super::prompt_cache::CachedPrompt;
+use super::refit::{Refit, doubtful};
 use super::retry_state::{RetryState, RouteRequest};
 use super::selection::{BodyRef, Selection, resolve_upstream_api};
 use super::spans;
-use crate::canonical::Thinking;
+use crate::canonical::{RequestFeatures, Thinking};
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::provider::ToolBetas;
 use crate::proxy::Gateway;
@@ -64,7 +65,7 @@ impl Gateway {
             let (index, permit) = pick(&**wanted.model, routing.policy, &ask)
                 .map_err(|nobody| all_limited_error(nobody, now))?;
             ctx.record.stream = wanted.is_stream(&body);
-            let attempt = self.prepare(ctx, wanted, index, permit, BodyRef::Owned(body)).await?;
+            let attempt = self.prepare(ctx, wanted, index, permit, BodyRef::Owned(body), true).await?;
             return Ok((Box::new(attempt), None));
         }
         ask.random_point = random_point();
@@ -117,9 +118,10 @@ impl Gateway {
                 Ok(picked) => picked,
                 Err(nobody) => return Err(refused.unwrap_or_else(|| all_limited_error(nobody, now))),
             };
+            let is_first = state.candidates.targets_tried() == 0;
             let (wanted, body) = state.split();
             ctx.record.stream = wanted.is_stream(body);
-            match self.prepare(ctx, wanted, index, permit, BodyRef::Borrowed(body)).await {
+            match self.prepare(ctx, wanted, index, permit, BodyRef::Borrowed(body), is_first).await {
                 Ok(attempt) => {
                     // Only after the preparation: a target that cannot encode the request was not tried.
                     state.candidates.mark_tried(index);
@@ -134,7 +136,20 @@ impl Gateway {
         }
     }
 
-    /// Prepares an attempt at a target: as a job, verbatim with edits, or translated.
+    /// Prepares an attempt at a target that has refused the request as it is.
+    pub(super) async fn prepare_adapted(
+        &self,
+        ctx: &Context,
+        wanted: RouteRequest<'_>,
+        index: usize,
+        permit: TargetPermit,
+        body: BodyRef<'_>,
+    ) -> Result<Attempt, ApiError> {
+        self.prepare(ctx, wanted, index, permit, body, false).await
+    }
+
+    /// Prepares an attempt at a target: as a job, verbatim with edits, or translated. With `asks`, the provider is asked
+    /// first about what the client chose for its model.
     async fn prepare(
         &self,
         ctx: &Context,
@@ -142,6 +157,7 @@ impl Gateway {
         index: usize,
         permit: TargetPermit,
         body: BodyRef<'_>,
+        asks: bool,
     ) -> Result<Attempt, ApiError> {
         let RouteRequest { model, name, alias, thinking, api, action, label, session, tool_betas } = wanted;
         let target = model.targets.get(index);
@@ -158,7 +174,13 @@ impl Gateway {
         let mut body = opened.map_or(body, BodyRef::Owned);
         let lane = ctx.active.upstream_route(&self.metrics, label, model, index, upstream);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
+        let asks = asks && upstream == api && ctx.phase.suspended().is_none();
+        let doubtful = match asks {
+            true => doubtful(lane.refuses(), lane.refused(), api, &body),
+            false => RequestFeatures::NONE,
+        };
         let chosen = Selection {
+            refuses: lane.refuses().without(doubtful),
             model: model.clone(),
             alias: alias.cloned(),
             index,
@@ -190,8 +212,11 @@ impl Gateway {
             && turn.run(|| chosen.accepts_verbatim(&mut body))
         {
             self.join_hints.record(api, length, chosen.needs_adaptation());
+            let is_doubtful = doubtful != RequestFeatures::NONE;
+            let refit = is_doubtful.then(|| Box::new(Refit::new(&wanted, index, doubtful, &body)));
             let passed = turn.run(|| chosen.forward_verbatim(name, body));
-            passed.and_then(|passed| self.apply_respelling_losses(ctx, api.format(), passed))
+            let passed = passed.and_then(|passed| self.apply_respelling_losses(ctx, api.format(), passed));
+            passed.map(|passed| Attempt { refit, ..passed })
         } else {
             self.join_hints.record(api, length, true);
             drop(turn);

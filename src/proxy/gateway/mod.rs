@@ -40,6 +40,7 @@ mod phases;
 pub(in crate::proxy) mod plan;
 mod prompt_cache;
 mod rate_limit_headers;
+mod refit;
 pub(in crate::proxy) mod refusals;
 pub(in crate::proxy) mod remote_media;
 pub(in crate::proxy) mod reply;

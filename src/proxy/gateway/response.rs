@@ -14,10 +14,12 @@ use super::invoke::may_refuse_betas;
 use super::phase::UpstreamResponse;
 use super::phase::internal_error;
 use super::prompt_cache::cache_usage;
+use super::refit::may_be_unfit;
 use super::reply::broken_off;
 use super::request_id::RequestId;
 use super::response_in_progress::ResponseInProgress;
 use super::spans;
+use crate::canonical::RequestFeatures;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::proxy::Gateway;
 use crate::proxy::client::call::error_status;
@@ -70,6 +72,9 @@ impl Gateway {
         let suspended = ctx.phase.take_suspended();
         let plan = ctx.attempt().ok_or_else(internal_error)?;
         if head.status.is_success() {
+            if plan.without != RequestFeatures::NONE {
+                plan.upstream_route.remember_refused(plan.without);
+            }
             let mut arrival = arrival(plan, text(&header::CONTENT_TYPE).unwrap_or_default());
             // A translation reads what Bedrock adds, and a client of InvokeModel gets it.
             let keeps_added = ctx.is_invoke() || plan.translation.is_some();
@@ -128,8 +133,9 @@ impl Gateway {
         let may_refuse_betas = ctx.attempt().is_some_and(|attempt| may_refuse_betas(attempt, status));
         let may_renew = ctx.attempt().is_some_and(|attempt| attempt.authorized.is_some())
             && judge_authorization(ctx, status, &head.headers);
-        if may_renew || may_refuse_betas {
-            // The body is sent again with another authorization, or without the beta features that it names.
+        let is_unfit = ctx.attempt().is_some_and(|attempt| may_be_unfit(attempt, status));
+        if may_renew || may_refuse_betas || is_unfit {
+            // The body is sent again with another authorization, or without what it holds.
             return Ok(());
         }
         // The provider has answered: this body is not sent again. A fallback encodes a new one from the retry state.

@@ -78,6 +78,8 @@ pub(in crate::proxy) struct Selection {
     pub(in crate::proxy) stream: bool,
     /// Beta features that decide which members of tools the target takes.
     pub(in crate::proxy) tool_betas: ToolBetas,
+    /// What the body is adapted to: what the target refuses, without what the provider is asked about first.
+    pub(in crate::proxy) refuses: RequestFeatures,
     /// Prompt caching that is added to the body.
     pub(in crate::proxy) caching: CachePlan,
     /// Compaction by the gateway; `None` for all other requests.
@@ -87,7 +89,8 @@ pub(in crate::proxy) struct Selection {
 impl Selection {
     /// Returns the capability profile of the target's model for this request.
     pub(super) fn dialect<'t>(&self, target: &'t Target) -> Dialect<'t> {
-        target.provider.with_betas(self.upstream_route.dialect(target), self.upstream, self.tool_betas)
+        let dialect = Dialect { refuses: self.refuses, ..self.upstream_route.dialect(target) };
+        target.provider.with_betas(dialect, self.upstream, self.tool_betas)
     }
 
     /// Returns whether a body in the target's format may need edits for the target.
@@ -97,10 +100,9 @@ impl Selection {
             || target.provider.invokes(self.upstream) && body.may_have_refused_members()
     }
 
-    /// Returns what the body holds that the target refuses in its own format.
+    /// Returns what the body holds of what it is adapted to.
     pub(super) fn held(&self, body: &Body) -> RequestFeatures {
-        let refused = self.upstream_route.refuses();
-        body.features(refused).common(refused)
+        body.features(self.refuses).common(self.refuses)
     }
 
     /// Returns the name of the model in the response.

@@ -262,3 +262,22 @@ fn own_format_request_without_refused_elements_passes_unchanged() {
     }
     assert_eq!(sent(Api::Messages, &body), body);
 }
+
+#[test]
+fn ids_of_encrypted_reasoning_are_no_ids_of_calls() {
+    let long = "x".repeat(53);
+    let held = |tool_calls: Value, result: &str| {
+        let body = json!({"model": "m", "messages": [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "tool_calls": tool_calls,
+                "reasoning_details": [{"type": "reasoning.encrypted", "id": format!("rs_{long}"), "data": "gAAA"}]},
+            {"role": "tool", "tool_call_id": result, "content": "40"},
+        ]});
+        read(Api::Chat, &body, 50).features(Features::LONG_ID).common(Features::LONG_ID)
+    };
+    let call =
+        |id: &str| json!([{"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}}]);
+    assert_eq!(held(call("call_1"), "call_1"), Features::NONE);
+    assert_eq!(held(call(&long), "call_1"), Features::LONG_ID);
+    assert_eq!(held(call("call_1"), &long), Features::LONG_ID);
+}

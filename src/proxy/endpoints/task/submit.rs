@@ -370,6 +370,7 @@ fn bodyless_attempt(road: &TaskRoute, permit: Option<TargetPermit>, api: Api) ->
         action: None,
         stream: false,
         tool_betas: ToolBetas::default(),
+        refuses: road.upstream_route.refuses(),
         caching: CachePlan::default(),
         compaction: None,
     };

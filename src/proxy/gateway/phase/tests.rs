@@ -102,6 +102,7 @@ impl Setup {
             alias: None,
             index: 0,
             permit: None,
+            refuses: route.refuses(),
             upstream_route: route,
             api: Api::Chat,
             upstream: Api::Chat,

@@ -62,7 +62,7 @@ function Explained({ found, format, sent }) {
         ? html`<${Notice} tone="bad" title="It cannot serve this.">${target.error}<//>`
         : target.verbatim
           ? html`<${Notice} tone="good" title="Unchanged.">The body is forwarded as it is, in the format ${target.format}, with the model's name at the provider.<//>`
-          : html`<${Notice} tone=${target.losses.some((loss) => loss.policy === "warn") ? "warn" : "info"} title=${`Translated into ${target.format}.`}>${target.losses.length === 0 ? "Nothing is lost." : ""}<//>`}
+          : html`<${Notice} tone=${target.losses.some((loss) => loss.policy === "warn") ? "warn" : "info"} title=${target.asks_first ? "Unchanged at first." : `Translated into ${target.format}.`}>${target.asks_first ? "The first target gets the body as it is. If the provider refuses its settings, it gets what is below. " : ""}${target.losses.length === 0 ? "Nothing is lost." : ""}<//>`}
       ${target.losses.length > 0 && html`<ul class="losses">${target.losses.map((loss) => html`<li><code>${loss.element}</code> ${loss.clamped ? "moved into the range of the target" : loss.policy === "refuse" ? "cannot be carried: the request is refused" : loss.policy === "warn" ? "dropped, and the client is warned" : "dropped silently: it changes nothing in the answer"}</li>`)}</ul>`}
       ${target.body && found.targets.findIndex((other) => other.body === target.body) < index
         ? html`<p class="muted">It gets the same body as the one above.</p>`

@@ -1,0 +1,90 @@
+//! Requests of the target's own format whose settings its model may refuse.
+//!
+//! The profile of a model may be older than the model. A client that chose settings for the model that it named is
+//! forwarded as it is, and the provider decides. If it refuses, the request is adapted and sent once more, and further
+//! requests with the same features are adapted at once. A target that the gateway chose, and a conversation in which
+//! another model has left something, are adapted in any case: there the client's settings are those of another model.
+
+use super::attempt::Attempt;
+use super::context::Context;
+use super::retry_state::{RetryState, RouteRequest};
+use super::selection::BodyRef;
+use crate::canonical::RequestFeatures;
+use crate::proxy::Gateway;
+use crate::route::pick::PickRequest;
+use crate::wire::Api;
+use crate::wire::request::Body;
+
+/// The client's request, to be adapted to the model.
+pub(in crate::proxy) struct Refit {
+    /// Request and body, as another target would get them.
+    state: RetryState,
+    /// Index of the target.
+    index: usize,
+    /// What the provider may refuse.
+    features: RequestFeatures,
+}
+
+impl Refit {
+    /// Keeps a request. The body shares its text with the one that is forwarded.
+    pub(super) fn new(
+        wanted: &RouteRequest<'_>,
+        index: usize,
+        features: RequestFeatures,
+        body: &Body,
+    ) -> Self {
+        let state = RetryState::new(wanted, Box::new(body.clone()), PickRequest::default());
+        Refit { state, index, features }
+    }
+}
+
+/// Returns what of a body's features the provider is asked about, instead of adapting the body at once. `refuses` is what
+/// the model's profile says, `refused` what the provider has refused already.
+pub(super) fn doubtful(
+    refuses: RequestFeatures,
+    refused: RequestFeatures,
+    api: Api,
+    body: &Body,
+) -> RequestFeatures {
+    // Errors over a WebSocket are events, and come after the request has been accepted.
+    if api == Api::Responses || !refuses.intersects(RequestFeatures::CHOICES) {
+        return RequestFeatures::NONE;
+    }
+    let held = body.features(refuses).common(refuses);
+    let is_of_another = held.without(RequestFeatures::CHOICES) != RequestFeatures::NONE;
+    if is_of_another || held.intersects(refused) { RequestFeatures::NONE } else { held }
+}
+
+/// Returns whether the refusal of an attempt may concern what its body holds, so that the body must be kept.
+pub(super) fn may_be_unfit(attempt: &Attempt, status: u16) -> bool {
+    matches!(status, 400 | 422) && attempt.refit.is_some()
+}
+
+impl Gateway {
+    /// Prepares an attempt that was refused to be sent again, adapted to the model. Returns false if it was not refused, or
+    /// cannot be adapted.
+    pub(super) async fn resend_adapted(&self, ctx: &mut Context) -> bool {
+        let Some(attempt) = ctx.attempt_mut() else { return false };
+        if !std::mem::take(&mut attempt.is_unfit) {
+            return false;
+        }
+        let (Some(refit), Some(permit)) = (attempt.refit.take(), attempt.permit.take()) else { return false };
+        let Refit { mut state, index, features } = *refit;
+        let (wanted, body) = state.split();
+        // Boxed: few requests are refused.
+        match Box::pin(self.prepare_adapted(ctx, wanted, index, permit, BodyRef::Borrowed(body))).await {
+            Ok(adapted) => {
+                let Some(attempt) = ctx.attempt_mut() else { return false };
+                *attempt = Attempt { without: features, ..adapted };
+                ctx.reset_response();
+                self.count_retry(ctx, "adapted");
+                true
+            }
+            Err(_) => {
+                // The provider's own words say what is wrong.
+                ctx.drop_body();
+                false
+            }
+        }
+    }
+}
