@@ -28,6 +28,7 @@
 //! * [`translate`] connects two formats, or a format with itself: it decides once per exchange how the response is
 //!   handled, and then forwards it.
 //! * [`job`] builds responses from one or several provider calls: embeddings, rerank results, images.
+//! * [`catalogue`] is what is true of each model, as data: what it takes, its context window, its prices and its end.
 //! * [`tokens`] estimates the token count of a request or a text locally, without a call to a provider.
 //! * [`error`] is one table of every error that a request can end with: status, codes, metric label.
 //! * [`limits`] is the rate limiter; with the feature `proxy` also the usage of the limits of keys and accounts, and
@@ -61,6 +62,7 @@
 //! docs/architecture.md lists which module may import which; `tests/house.rs` checks it.
 
 pub mod canonical;
+pub mod catalogue;
 pub mod cloud;
 pub mod error;
 pub mod framing;

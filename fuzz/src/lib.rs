@@ -5,6 +5,7 @@
 //! splits, or with a documented invariant. It must not know the meaning of a response.
 
 mod caching;
+mod catalogue;
 mod codec;
 #[cfg(feature = "config")]
 mod config;
@@ -28,6 +29,7 @@ mod videos;
 mod wire;
 
 pub use caching::{breakpoints, json_reverse};
+pub use catalogue::catalogue;
 pub use codec::framing;
 #[cfg(feature = "config")]
 pub use config::{config, keys_file};
@@ -82,6 +84,7 @@ pub const TARGETS: &[Target] = &[
     ("schemas", schemas),
     ("images", images),
     ("videos", videos),
+    ("catalogue", catalogue),
     #[cfg(feature = "config")]
     ("config", config),
     #[cfg(feature = "config")]

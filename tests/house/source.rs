@@ -62,7 +62,7 @@ impl File {
     pub(crate) fn is_data(&self) -> bool {
         // The bytes of a picture may be any text. The list of prices and the changelog have a row for each thing.
         self.path.ends_with(".webp")
-            || ["conf/prices.toml", "CHANGELOG.md"].contains(&self.path.as_str())
+            || ["conf/catalogue.toml", "conf/prices.toml", "CHANGELOG.md"].contains(&self.path.as_str())
             || !self.path.ends_with(".rs")
                 && (self.path.starts_with("tests/") || self.path.starts_with("fuzz/"))
     }
