@@ -57,7 +57,7 @@ fn model_of_ones_own_is_added() {
                  [[model.at]]\nprovider = \"ours\"\n[[model.at.price]]\nfree = true\nsource = \"own machines\"\n";
     let catalogue = over(&[upper]).unwrap();
     assert!(catalogue.prices("ours", "llama-70b")[0].row.free);
-    assert_eq!(catalogue.family_of("llama-70b").unwrap().0.id, "old".into());
+    assert_eq!(&*catalogue.family_of("llama-70b").unwrap().0.id, "old");
     assert!(catalogue.prices("maker", "llama-70b").is_empty());
 }
 
