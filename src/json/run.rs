@@ -142,8 +142,8 @@ fn end_in(
 }
 
 /// Skips string text and complete, valid escapes, in whole blocks. Returns the position where it stops, which is never
-/// inside an escape. The rest that is shorter than a block is not scanned. Calls `note` for each `\u` escape, with where it
-/// starts and its UTF-16 unit.
+/// inside an escape. The rest that is shorter than a block is not scanned. Calls `note` for each escape of half
+/// a surrogate pair, with where it starts and its UTF-16 unit.
 pub(super) fn escaped_run(bytes: &[u8], from: usize, mut note: impl FnMut(usize, u32)) -> usize {
     let (mut at, mut carry) = (from, false);
     let (blocks, _) = bytes.get(from..).unwrap_or_default().as_chunks::<BLOCK>();
@@ -168,20 +168,27 @@ pub(super) fn escaped_run(bytes: &[u8], from: usize, mut note: impl FnMut(usize,
     at - usize::from(carry)
 }
 
+/// Returns the UTF-16 unit of hexadecimal digits.
+#[cold]
+fn unit_of(digits: &[u8]) -> u32 {
+    digits.iter().fold(0, |unit, digit| unit << 4 | char::from(*digit).to_digit(16).unwrap_or_default())
+}
+
 /// Returns true if the bytes at `at`, behind a backslash, complete a valid escape.
 #[inline]
 fn is_escape(bytes: &[u8], at: usize, note: &mut impl FnMut(usize, u32)) -> bool {
     match bytes.get(at) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => true,
         Some(b'u') => {
-            let digits = bytes.get(at + 1..at + 5).unwrap_or_default();
-            let unit =
-                digits.iter().try_fold(0, |unit, digit| Some(unit << 4 | char::from(*digit).to_digit(16)?));
-            if let Some(unit) = unit.filter(|_| digits.len() == 4) {
-                note(at.saturating_sub(1), unit);
-                return true;
+            let Some(digits) = bytes.get(at + 1..at + 5) else { return false };
+            if !digits.iter().all(u8::is_ascii_hexdigit) {
+                return false;
             }
-            false
+            // Of all units only the halves of pairs are of interest: few texts have any.
+            if let [b'd' | b'D', ..] = digits {
+                note(at.saturating_sub(1), unit_of(digits));
+            }
+            true
         }
         _ => false,
     }

@@ -5,6 +5,7 @@
 //! broke off.
 
 use crate::canonical::{Block, Dialect, Request, Role};
+use crate::json::JsonStr;
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
 
@@ -50,7 +51,16 @@ fn is_reasoning(block: &Block<'_>) -> bool {
 fn is_said(block: &Block<'_>) -> bool {
     match block {
         Block::Reasoning { .. } => false,
-        Block::Text { text, signature, .. } => signature.is_some() || !text.decode().trim().is_empty(),
+        Block::Text { text, signature, .. } => signature.is_some() || !is_blank(*text),
         _ => true,
+    }
+}
+
+/// Returns whether a text is only white space. Reads no more than its beginning, unless that is an escape.
+fn is_blank(text: JsonStr<'_>) -> bool {
+    match text.escaped().trim_start().as_bytes() {
+        [] => true,
+        [b'\\', ..] => text.decode().trim().is_empty(),
+        _ => false,
     }
 }

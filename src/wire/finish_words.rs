@@ -204,9 +204,13 @@ pub fn meaning(format: Format, word: &str) -> FinishMeaning {
     known.map(|row| row.meaning).or_else(by_term).unwrap_or(FinishMeaning::Unknown)
 }
 
+/// Words with which most responses end. None means in any format that the response broke off.
+const USUAL: [&str; 6] = ["stop", "tool_calls", "length", "end_turn", "tool_use", "STOP"];
+
 /// Returns whether a word of a response that passes unread means that the response broke off.
 pub fn breaks_off(format: Format, word: &str) -> bool {
-    meaning(format, word).breaks_off(false)
+    // Asked for each response: the table is not searched for the usual words.
+    !USUAL.contains(&word) && meaning(format, word).breaks_off(false)
 }
 
 /// Converts a finish word. `sequence` is the stop sequence, if the provider reports it. `called` means that the response
@@ -304,4 +308,16 @@ pub fn error_of(format: Format, word: &str) -> Vec<u8> {
     let mut text = Vec::with_capacity(128);
     decode(format, word, None, false).err().unwrap_or_else(|| BrokenOff::new(word)).write(&mut text);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_words_are_normal_ends_in_every_format() {
+        for (format, word) in Format::ALL.into_iter().flat_map(|format| USUAL.map(|word| (format, word))) {
+            assert!(!meaning(format, word).breaks_off(false), "{format}: {word}");
+        }
+    }
 }

@@ -25,10 +25,14 @@ const REFUSED: [&str; 7] = ["oneOf", "anyOf", "allOf", "enum", "const", "not", "
 /// properties of all alternatives become those of the object, and what else they say goes into the description. Without
 /// `merges`, only the type is set.
 pub fn plain_object(schema: RawJson<'_>, merges: bool) -> Option<String> {
+    if is_plain(schema) {
+        return None;
+    }
     let root = Root::read(schema).ok()?;
+    let fault = root.fault?;
     let mut text = Vec::with_capacity(schema.text().len() + 64);
     let mut json = Writer::new(&mut text);
-    match root.fault? {
+    match fault {
         Fault::Union if merges => {
             let mut merged =
                 Merged { budget: schema.text().len().saturating_mul(MAX_READ), ..Merged::default() };
@@ -39,6 +43,26 @@ pub fn plain_object(schema: RawJson<'_>, merges: bool) -> Option<String> {
         _ => root.write_typed(&mut json),
     }
     String::from_utf8(text).ok()
+}
+
+/// Returns whether a schema is a plain object for certain, as most are: it is asked for each tool of each request.
+fn is_plain(schema: RawJson<'_>) -> bool {
+    let (mut is_typed, mut is_plain) = (false, true);
+    let read = members(&mut Cursor::new(schema.text()), |key, json| {
+        match key.escaped() {
+            "type" => is_typed |= json.raw()?.text().starts_with('"'),
+            "oneOf" | "anyOf" | "allOf" | "enum" | "const" | "not" | "$ref" => {
+                is_plain = false;
+                json.skip()?;
+            }
+            name => {
+                is_plain &= !name.contains('\\');
+                json.skip()?;
+            }
+        }
+        Ok(())
+    });
+    read.is_ok() && is_typed && is_plain
 }
 
 /// Reason why a root is not a plain object.

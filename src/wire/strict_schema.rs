@@ -60,7 +60,16 @@ fn write_plain<B: Sink>(schema: RawJson<'_>, strict: bool, object: bool, json: &
 }
 
 fn paste<B: Sink>(schema: RawJson<'_>, object: bool, json: &mut Writer<'_, B>) {
-    let mut typed = !object;
+    // Most schemas begin with their type, which need not be looked for.
+    let begins_typed = || {
+        let inside = schema.text().strip_prefix('{').unwrap_or_default();
+        inside.trim_start().starts_with("\"type\"")
+    };
+    if !object || begins_typed() {
+        json.raw(schema);
+        return;
+    }
+    let mut typed = false;
     let read = members(&mut Cursor::new(schema.text()), |key, json| {
         typed |= key.escaped() == "type";
         json.skip()

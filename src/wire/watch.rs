@@ -84,7 +84,7 @@ pub enum FrameClass {
 /// Classifies a frame by a substring search for member names: content only, or with a finish reason, an error or final
 /// usage. This costs a tenth of parsing it. A name that is written with escapes would be missed, but no provider does
 /// that. Text inside a string never matches, because a quote inside a string has a backslash before it.
-#[inline]
+#[inline(always)]
 pub fn classify(format: Format, data: &[u8]) -> FrameClass {
     match format {
         Format::Chat => super::chat::watch::classify(data),

@@ -82,8 +82,7 @@ fn opening(json: &mut Cursor<'_>, ends: bool, empty: &mut bool) -> Result<(), Js
 pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
     let mut sight = FrameFacts::default();
     let mut no_choices = false;
-    // Members that identify an error object without an `error` member.
-    let (mut has_choices, mut message, mut code, mut is_error) = (false, None, false, false);
+    let mut has_choices = false;
     let mut json = Cursor::new(text);
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
@@ -103,11 +102,6 @@ pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
             })?,
             // SDKs ignore an empty `error` member; some providers send one in every chunk.
             "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
-            "message" | "detail" => {
-                message = Some(json.raw()?).filter(|message| !message.is_void()).or(message)
-            }
-            "code" | "type" | "request_id" => code |= !json.raw()?.is_void(),
-            "object" => is_error |= json.raw()?.as_str().is_some_and(|object| object.is("error")),
             // A result of MiniMax, which has no choices if it is an error.
             "base_resp" => {
                 let result = json.raw()?;
@@ -117,14 +111,31 @@ pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
         }
     }
     json.end()?;
-    if !has_choices && sight.usage.is_none() && (code || is_error) {
-        sight.error = sight.error.or(message);
+    if !has_choices && sight.usage.is_none() && sight.error.is_none() {
+        sight.error = bare_error(text)?;
     }
     sight.usage_only = no_choices && sight.usage.is_some() && sight.error.is_none();
     if sight.error.is_some() {
         sight.end = StreamEnd::Failed;
     }
     Ok(sight)
+}
+
+/// Returns the message of an error object without an `error` member; `None` if the members that identify one are absent.
+#[cold]
+fn bare_error(text: &str) -> Result<Option<RawJson<'_>>, JsonError> {
+    let (mut message, mut is_error) = (None, false);
+    members(&mut Cursor::new(text), |key, json| {
+        let value = json.raw()?;
+        match key.escaped() {
+            "message" | "detail" => message = Some(value).filter(|message| !message.is_void()).or(message),
+            "code" | "type" | "request_id" => is_error |= !value.is_void(),
+            "object" => is_error |= value.as_str().is_some_and(|object| object.is("error")),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(message.filter(|_| is_error))
 }
 
 fn choice<'a>(json: &mut Cursor<'a>, sight: &mut FrameFacts<'a>) -> Result<(), JsonError> {
