@@ -6,6 +6,8 @@ use std::time::Duration;
 const MAX_BIG: usize = 100_000_000;
 /// Maximum number of words of `words`.
 const MAX_WORDS: usize = 200_000;
+/// Maximum length of the word of `finish`, in bytes.
+const MAX_WORD: usize = 64;
 /// Maximum pause in milliseconds: one hour.
 const MAX_PAUSE: u64 = 3_600_000;
 
@@ -59,6 +61,8 @@ pub(super) struct Directives {
     pub(super) error_status: Option<u16>,
     pub(super) shape: Option<Shape>,
     pub(super) refuse: bool,
+    /// Finish reason, as the provider writes it.
+    pub(super) finish: Option<String>,
 }
 
 /// Extracts the directives from a text. Returns them and the text without them. Brackets with other content stay in the
@@ -103,6 +107,13 @@ impl Directives {
     }
 
     fn add<'a>(&mut self, name: &str, arguments: &mut impl Iterator<Item = &'a str>) -> Option<()> {
+        if name == "finish" {
+            let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+            let word =
+                arguments.next().filter(|word| word.len() <= MAX_WORD && word.bytes().all(is_letter))?;
+            self.finish = Some(word.to_owned());
+            return Some(());
+        }
         let mut number = || arguments.next()?.parse::<u64>().ok();
         let pause = |ms: u64| Some(Duration::from_millis(ms.min(MAX_PAUSE)));
         match name {
@@ -154,6 +165,13 @@ mod tests {
     }
 
     #[test]
+    fn directive_finish_has_a_word() {
+        let (directives, text) = take("Hello [[finish network_error pace 50]]");
+        assert_eq!((directives.finish.as_deref(), text.as_str()), (Some("network_error"), "Hello"));
+        assert_eq!(directives.pace, Some(Duration::from_millis(50)));
+    }
+
+    #[test]
     fn directive_fault_is_read_with_its_position() {
         assert_eq!(take("[[cut 3]]").0.fault, Some(Fault { kind: FaultKind::Cut, after: 3 }));
         assert_eq!(take("[[error 0]]").0.fault, Some(Fault { kind: FaultKind::Error, after: 0 }));
@@ -170,6 +188,8 @@ mod tests {
             "[[status]]",
             "[[status 99]]",
             "[[status x]]",
+            "[[finish]]",
+            "[[finish no/word]]",
             "[[",
             "[[]]",
             "]] [[ cut 3",

@@ -42,6 +42,7 @@
 //! | `[[stall 3]]` | no further data after 3 deltas; the connection stays open |
 //! | `[[hang]]` | no response at all |
 //! | `[[refuse]]` | the model refuses, in the provider's format |
+//! | `[[finish network_error]]` | the finish reason, in the letters in which it is given; in the responses format that of an incomplete response |
 //! | `[[html]]` | 200 with an HTML page |
 //! | `[[empty]]` | 200 with an empty body |
 //! | `[[truncate]]` | half of the JSON response with the content length of all of it; a stream ends within a frame |

@@ -102,6 +102,8 @@ pub(super) enum Finish {
     Length,
     StopSequence(String),
     Refused,
+    /// Prescribed by a directive, such as a word for a response that the provider broke off.
+    Word(String),
 }
 
 /// Planned response.
@@ -166,6 +168,9 @@ impl Ask {
             }
         }
         self.limit(&mut plan, text);
+        if let Some(word) = &self.directives.finish {
+            plan.finish = Finish::Word(word.clone());
+        }
         if let Some(output) = self.prescribed.as_ref().and_then(|prescribed| prescribed.output_tokens) {
             plan.answer_tokens = output.saturating_sub(plan.thinking_tokens);
         }

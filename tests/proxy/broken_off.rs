@@ -1,5 +1,6 @@
 //! Responses that a provider broke off, and what its errors say about when to try again.
 
+use model_gateway::simulator::{Options, SimulatedProvider, Simulator};
 use serde_json::json;
 
 use crate::faults::scripts::{good, wants_stream};
@@ -129,6 +130,49 @@ async fn broken_off_response_is_an_error_for_clients_of_other_formats() {
             answer.text()
         );
     }
+}
+
+/// Finish reasons that mean a failure, at simulated providers of three formats.
+#[tokio::test]
+async fn broken_off_response_is_noticed_by_the_finish_reason_of_each_format() {
+    let start = |provider| Simulator::start(provider, Options::default());
+    let openai = start(SimulatedProvider::OpenAi).await.unwrap();
+    let anthropic = start(SimulatedProvider::Anthropic).await.unwrap();
+    let google = start(SimulatedProvider::Google).await.unwrap();
+    let setup = Setup::new()
+        .provider("first", "openai-compatible", &openai.base_url(), "apis = [\"chat\"]")
+        .provider("second", "anthropic", &anthropic.base_url(), "")
+        .provider("third", "gemini", &google.base_url(), "")
+        .model("m1", "first", "gpt-4o")
+        .model("m2", "second", "claude-sonnet-4-5")
+        .model("m3", "third", "gemini-2.5-flash");
+    let gateway = Gateway::start(&setup).await;
+    let mut failures = 0.0;
+    for (model, own, word) in [
+        ("m1", Form::Chat, "network_error"),
+        ("m2", Form::Messages, "internal_error"),
+        ("m3", Form::Generate, "MALFORMED_RESPONSE"),
+    ] {
+        for form in Form::ALL {
+            for stream in [false, true] {
+                let body =
+                    form.body(model, stream).replace("Grüße", &format!("Hello there [[finish {word}]]"));
+                let answer = gateway.ask(post(&form.path(model, stream), body)).await;
+                let text = answer.text();
+                assert!(text.contains(word), "{form:?} {model} {stream}: {text}");
+                let is_error = if stream {
+                    form.stream_error(text).is_some() || text.contains("event: response.failed")
+                } else {
+                    answer.status() >= 500
+                };
+                // A client of the provider's own format gets what the provider has written.
+                assert_eq!(is_error, form != own, "{form:?} {model} {stream}: {} {text}", answer.status());
+                failures += 1.0;
+            }
+        }
+    }
+    let failed = [("kind", "upstream_failed"), ("source", "upstream")];
+    gateway.wait_for_metric("gateway_errors_total", &failed, failures).await;
 }
 
 #[tokio::test]

@@ -157,11 +157,12 @@ impl Head<'_> {
     }
 
     /// Returns stop reason, stop sequence and details.
-    fn stop(&self) -> (Option<&'static str>, Option<&str>, Value) {
+    fn stop(&self) -> (Option<&str>, Option<&str>, Value) {
         match &self.plan.finish {
             Finish::Done => (Some("end_turn"), None, Value::Null),
             Finish::Calls => (Some("tool_use"), None, Value::Null),
             Finish::Length => (Some("max_tokens"), None, Value::Null),
+            Finish::Word(word) => (Some(word), None, Value::Null),
             Finish::StopSequence(sequence) => (Some("stop_sequence"), Some(sequence), Value::Null),
             Finish::Refused => (
                 Some("refusal"),

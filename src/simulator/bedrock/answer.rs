@@ -149,7 +149,7 @@ fn additional(asked: &Asked, plan: &Plan) -> Option<Value> {
     (wanted && asked.model.family == Family::Claude).then(|| json!({"stop_sequence": sequence}))
 }
 
-fn stop_reason(asked: &Asked, plan: &Plan) -> &'static str {
+fn stop_reason<'p>(asked: &Asked, plan: &'p Plan) -> &'p str {
     match &plan.finish {
         Finish::Done => "end_turn",
         Finish::Calls => "tool_use",
@@ -157,6 +157,7 @@ fn stop_reason(asked: &Asked, plan: &Plan) -> &'static str {
         Finish::StopSequence(_) => "stop_sequence",
         Finish::Refused if asked.guardrail.is_some() => "guardrail_intervened",
         Finish::Refused => "content_filtered",
+        Finish::Word(word) => word,
     }
 }
 

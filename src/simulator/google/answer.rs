@@ -123,10 +123,11 @@ fn collected(parts: &[Part]) -> Vec<Value> {
 
 /// Returns a candidate with its finish reason.
 fn ended(index: usize, plan: &Plan, parts: Vec<Value>) -> Value {
-    let reason = match plan.finish {
+    let reason = match &plan.finish {
         Finish::Done | Finish::Calls | Finish::StopSequence(_) => "STOP",
         Finish::Length => "MAX_TOKENS",
         Finish::Refused => "SAFETY",
+        Finish::Word(word) => word,
     };
     // The provider omits an empty `parts`. A refused candidate has no content at all.
     let mut candidate = match (parts.is_empty(), &plan.finish) {

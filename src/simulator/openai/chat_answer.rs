@@ -80,12 +80,13 @@ impl Head<'_> {
         message
     }
 
-    fn finish(&self, plan: &Plan) -> &'static str {
-        match plan.finish {
+    fn finish<'p>(&self, plan: &'p Plan) -> &'p str {
+        match &plan.finish {
             Finish::Done | Finish::StopSequence(_) | Finish::Refused => "stop",
             Finish::Calls if self.chat.functions => "function_call",
             Finish::Calls => "tool_calls",
             Finish::Length => "length",
+            Finish::Word(word) => word,
         }
     }
 

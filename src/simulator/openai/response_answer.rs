@@ -145,7 +145,7 @@ fn items(asked: &Asked<'_>, plan: &Plan, ids: &mut Ids) -> Vec<Item> {
             end: Status::Completed,
         });
     }
-    if let Some(last) = items.last_mut().filter(|_| plan.finish == Finish::Length) {
+    if let Some(last) = items.last_mut().filter(|_| matches!(plan.finish, Finish::Length | Finish::Word(_))) {
         last.end = Status::Incomplete;
     }
     items
@@ -212,7 +212,10 @@ struct Head<'a> {
 
 impl Head<'_> {
     fn status(&self) -> &'static str {
-        if self.plan.finish == Finish::Length { "incomplete" } else { "completed" }
+        match self.plan.finish {
+            Finish::Length | Finish::Word(_) => "incomplete",
+            _ => "completed",
+        }
     }
 
     /// Returns the response object, which repeats the request's settings or their defaults.
@@ -224,7 +227,11 @@ impl Head<'_> {
             body.get(name).and_then(|value| value.get(member)).cloned().unwrap_or(Value::Null)
         };
         let ended = matches!(status, "completed" | "incomplete");
-        let incomplete = (status == "incomplete").then(|| json!({"reason": "max_output_tokens"}));
+        let reason = match &self.plan.finish {
+            Finish::Word(word) => word.as_str(),
+            _ => "max_output_tokens",
+        };
+        let incomplete = (status == "incomplete").then(|| json!({"reason": reason}));
         let completed_at = (status == "completed").then(clock::unix);
         let error = (status == "failed")
             .then(|| json!({"code": "server_error", "message": server_error(500).to_string()}));
