@@ -260,8 +260,9 @@ fn files_are_read_by_config_only() {
             || ["src/store/journal_files.rs", "src/store/store_lock.rs"].contains(&file.path.as_str())
             || ["src/admin/audit.rs", "src/admin/drain_state.rs", "src/admin/fleet.rs"]
                 .contains(&file.path.as_str());
-        // What the kernel says of this process is no file of an operator.
-        let of_kernel = file.path == "src/proxy/server/program_pages.rs";
+        // What the kernel says of processes is no file of an operator.
+        let of_kernel =
+            ["src/proxy/server/program_pages.rs", "src/admin/process_stat.rs"].contains(&file.path.as_str());
         let config = file.module() == Some("config");
         if config || file.is_test() || named || clients || imports || own || of_kernel {
             continue;

@@ -14,6 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
+use super::process_stat::own_start;
 use crate::canonical::time::rfc3339;
 use crate::config::FileHash;
 
@@ -53,6 +54,35 @@ impl AuditOutcome {
     }
 }
 
+/// Topic of a line of the audit log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AuditTopic {
+    /// A change, or an attempt at one.
+    Changes,
+    /// A sign-in, or an attempt at one.
+    SignIns,
+}
+
+impl AuditTopic {
+    /// Names of all topics.
+    pub(super) const NAMES: [&str; 2] = ["changes", "sign_ins"];
+
+    /// Returns the topic of a name. `None` if no topic has it.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "changes" => Some(AuditTopic::Changes),
+            "sign_ins" => Some(AuditTopic::SignIns),
+            _ => None,
+        }
+    }
+
+    /// Returns the topic of a line, by its action.
+    fn of(line: &Value) -> Self {
+        let action = line.get("action").and_then(Value::as_str).unwrap_or_default();
+        if action.starts_with("session.") { AuditTopic::SignIns } else { AuditTopic::Changes }
+    }
+}
+
 /// Line of the audit log, as its writer knows it.
 #[derive(Clone, Debug, Default)]
 pub struct AuditEntry {
@@ -79,6 +109,9 @@ impl AuditEntry {
     pub fn begun(&self) -> AuditEntry {
         let mut entry = AuditEntry { outcome: AuditOutcome::Begun, ..self.clone() };
         entry.details.insert("pid".to_owned(), std::process::id().into());
+        if let Some(start) = own_start() {
+            entry.details.insert("pid_start".to_owned(), start.into());
+        }
         entry
     }
 
@@ -202,6 +235,20 @@ impl AuditLog {
         most: usize,
         wanted: &[(&str, Value)],
     ) -> io::Result<(Vec<Value>, Option<u64>)> {
+        self.page_of(None, before, most, wanted)
+    }
+
+    /// Returns a page of the lines of a topic, as [`AuditLog::page`] does. `None` stands for all topics.
+    ///
+    /// # Errors
+    /// Returns the error of the operating system.
+    pub(super) fn page_of(
+        &self,
+        topic: Option<AuditTopic>,
+        before: u64,
+        most: usize,
+        wanted: &[(&str, Value)],
+    ) -> io::Result<(Vec<Value>, Option<u64>)> {
         // Text that a line with this value has. Parsing every line of ten files would take a second.
         let texts: Vec<String> = wanted.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
         let finders: Vec<_> = texts.iter().map(memchr::memmem::Finder::new).collect();
@@ -210,7 +257,9 @@ impl AuditLog {
         let is_begun = |line: &Value| line.get("outcome").is_some_and(|outcome| outcome == "begun");
         let begun = wanted.iter().any(|(name, value)| *name == "seq" || value == "begun");
         let matches = |line: &Value| {
-            wanted.iter().all(|(name, value)| line.get(*name) == Some(value)) && (begun || !is_begun(line))
+            wanted.iter().all(|(name, value)| line.get(*name) == Some(value))
+                && (begun || !is_begun(line))
+                && topic.is_none_or(|topic| topic == AuditTopic::of(line))
         };
         let mut found: Vec<Value> = Vec::new();
         for age in 0..=OLD_FILES {
@@ -364,6 +413,16 @@ mod tests {
         assert_eq!((objects, next), (vec!["f", "e", "d"], Some(4)));
         let (lines, next) = log.page(4, 3, &[]).unwrap();
         assert_eq!((lines.len(), next), (3, None));
+        // Sign-ins are a topic of their own.
+        let sign_in = AuditEntry { action: "session.begin".into(), ..entry("session/token:a") };
+        assert_eq!(log.append(&sign_in).unwrap(), 8);
+        let numbers = |topic| {
+            let (lines, _) = log.page_of(topic, u64::MAX, 2, &[]).unwrap();
+            lines.iter().map(|line| line["seq"].as_u64().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(Some(AuditTopic::SignIns)), [8]);
+        assert_eq!(numbers(Some(AuditTopic::Changes)), [7, 6]);
+        assert_eq!(numbers(None), [8, 7]);
         // Each line names the hash of the one before.
         let text =
             std::fs::read_to_string(log.file(1)).unwrap() + &std::fs::read_to_string(log.file(0)).unwrap();

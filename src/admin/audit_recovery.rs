@@ -8,13 +8,26 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::audit::{AuditEntry, AuditLog, AuditOutcome};
+use super::process_stat::is_running;
 use crate::config::{FileHash, file_hash};
 
 /// Code of a change that has no effect because its process was killed.
 const INTERRUPTED: &str = "interrupted";
 /// Members of a line that are those of every line.
-const COMMON: [&str; 11] =
-    ["seq", "prev", "time", "actor", "role", "client", "request_id", "action", "object", "outcome", "pid"];
+const COMMON: [&str; 12] = [
+    "seq",
+    "prev",
+    "time",
+    "actor",
+    "role",
+    "client",
+    "request_id",
+    "action",
+    "object",
+    "outcome",
+    "pid",
+    "pid_start",
+];
 
 impl AuditLog {
     /// Appends the outcome of each change that a process of the past has begun: by the hash of its file, or `unknown` for one of
@@ -24,7 +37,8 @@ impl AuditLog {
     /// Returns the error of the operating system.
     pub(super) fn recover(&self) -> io::Result<()> {
         for (number, line) in unfinished(self)? {
-            let is_running = line.get("pid").and_then(Value::as_u64).is_some_and(is_running);
+            let number_of = |name: &str| line.get(name).and_then(Value::as_u64);
+            let is_running = number_of("pid").is_some_and(|pid| is_running(pid, number_of("pid_start")));
             if !is_running {
                 self.append(&entry_of(&line).ended(number, outcome(&line)))?;
             }
@@ -51,14 +65,6 @@ fn unfinished(log: &AuditLog) -> io::Result<BTreeMap<u64, Value>> {
         }
     }
     Ok(begun)
-}
-
-/// Returns whether another process with this id runs.
-fn is_running(pid: u64) -> bool {
-    let pid = i32::try_from(pid).ok().filter(|pid| pid.unsigned_abs() != std::process::id());
-    let pid = pid.and_then(rustix::process::Pid::from_raw);
-    // A process of another user exists, too.
-    pid.is_some_and(|pid| !matches!(rustix::process::test_kill_process(pid), Err(rustix::io::Errno::SRCH)))
 }
 
 /// Returns the outcome of a change, as far as its file tells it.
@@ -94,6 +100,7 @@ fn entry_of(line: &Value) -> AuditEntry {
 
 #[cfg(test)]
 mod tests {
+    use super::super::process_stat::ProcessStat;
     use super::*;
     use serde_json::json;
 
@@ -104,13 +111,16 @@ mod tests {
         std::fs::write(&file, "new").unwrap();
         let log = AuditLog::new(&state);
         let hash = |text: &str| FileHash::of(text).to_hex();
-        let begin = |object: &str, details: Value, pid: u32| {
+        let begin_in = |object: &str, details: Value, (pid, start): (u32, Option<u64>)| {
             let details = details.as_object().unwrap().clone();
             let entry = AuditEntry { object: object.to_owned(), details, ..AuditEntry::default() };
             let mut begun = entry.begun();
+            assert!(begun.details.get("pid_start").is_some(), "{:?}", begun.details);
             begun.details.insert("pid".to_owned(), pid.into());
+            begun.details.insert("pid_start".to_owned(), start.into());
             (log.append(&begun).unwrap(), entry)
         };
+        let begin = |object: &str, details: Value, pid: u32| begin_in(object, details, (pid, None));
         let of_file = |before: &str, after: &str| json!({ "file": file.display().to_string(), "hash_before": hash(before), "hash_after": hash(after) });
         let dead = std::process::id();
         let (ended, entry) = begin("ended", of_file("old", "new"), dead);
@@ -120,8 +130,20 @@ mod tests {
         begin("edited since", of_file("old", "older"), dead);
         begin("ledger", json!({ "amount": "1" }), dead);
         let (running, _) = begin("running", json!({}), 1);
+        // A child that has ended and whose status is not read is no process that goes on.
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let is_zombie = || ProcessStat::of(&child.id().to_string()).is_some_and(|stat| stat.is_zombie);
+        while !is_zombie() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        begin("zombie", json!({}), child.id());
+        // The id has another process by now.
+        let start = ProcessStat::of("1").unwrap().start;
+        begin_in("reused", json!({}), (1, Some(start + 1)));
+        let (same, _) = begin_in("the same process", json!({}), (1, Some(start)));
         log.recover().unwrap();
         log.recover().unwrap();
+        child.wait().unwrap();
         let (lines, _) = log.page(u64::MAX, 100, &[]).unwrap();
         let outcomes: Vec<_> = lines
             .iter()
@@ -136,8 +158,10 @@ mod tests {
                 ("interrupted", "refused"),
                 ("edited since", "unknown"),
                 ("ledger", "unknown"),
+                ("zombie", "unknown"),
+                ("reused", "unknown"),
             ]
         );
-        assert_eq!(unfinished(&log).unwrap().into_keys().collect::<Vec<_>>(), [running]);
+        assert_eq!(unfinished(&log).unwrap().into_keys().collect::<Vec<_>>(), [running, same]);
     }
 }

@@ -33,6 +33,7 @@ mod oidc;
 mod openapi;
 mod origin;
 mod playground_stream;
+mod process_stat;
 mod recording;
 mod repeats;
 mod request;

@@ -1,6 +1,6 @@
 //! Routes of the admin API: what the router follows, and what the OpenAPI document describes.
 
-use super::audit::AuditOutcome;
+use super::audit::{AuditOutcome, AuditTopic};
 use super::events;
 use super::resources::{
     accounts, audit, change, config, explain, fleet, instance, keys, limits, models, playground, providers,
@@ -413,6 +413,7 @@ pub(super) static ROUTES: &[AdminRoute] = &[
             parameter("action", "Only this operation."),
             parameter("object", "Only this thing."),
             Parameter { name: "outcome", values: &AuditOutcome::NAMES, text: "Only this outcome." },
+            Parameter { name: "topic", values: &AuditTopic::NAMES, text: "Only changes, or only sign-ins." },
         ],
         ..get("/audit", "audit", "Audit log, the latest lines first.", &audit::LINES, audit::list)
     },

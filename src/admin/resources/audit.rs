@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::change::{self, AuditAction};
 use crate::admin::api::AdminApi;
-use crate::admin::audit::AuditOutcome;
+use crate::admin::audit::{AuditOutcome, AuditTopic};
 use crate::admin::error::{AdminApiError, ErrorCode};
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiResponse, ApiResult};
@@ -62,18 +62,11 @@ pub(in crate::admin) const LINES: Record = Record {
 pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let before = request.parsed("cursor", "the cursor is not valid")?.unwrap_or(u64::MAX);
-    if let Some(outcome) = request.parameter("outcome")
-        && !AuditOutcome::NAMES.contains(&outcome.as_str())
-    {
-        return Err(AdminApiError::field(
-            "outcome",
-            format!("write one of {}", AuditOutcome::NAMES.join(", ")),
-        ));
-    }
     let filters = ["actor", "action", "object", "outcome"];
     let wanted: Vec<(&str, Value)> =
         filters.into_iter().filter_map(|name| Some((name, request.parameter(name)?.into()))).collect();
-    let (mut items, next) = api.audit().page(before, limit, &wanted).map_err(unread)?;
+    let topic = request.parameter("topic").and_then(|name| AuditTopic::from_name(&name));
+    let (mut items, next) = api.audit().page_of(topic, before, limit, &wanted).map_err(unread)?;
     items.iter_mut().for_each(mask_line);
     Ok(ApiResponse::json(json!({ "items": items, "next_cursor": next.map(|next| next.to_string()) })))
 }
