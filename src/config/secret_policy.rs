@@ -5,7 +5,7 @@
 //! So a secret goes to the addresses that the configuration sends it to already, and to hosts that a setting permits.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, TableLike, Value};
@@ -13,7 +13,7 @@ use toml_edit::{DocumentMut, Item, TableLike, Value};
 use super::entries::{EntryKind, FieldError, join};
 use super::key_types::{KeyType, Secrecy, secrecy, shape};
 use crate::account::Pattern;
-use crate::provider::{BaseUrl, ProviderKind};
+use crate::provider::{BaseUrl, ProviderKind, is_metadata_address};
 
 /// Tables whose access tokens the gateway fetches, with secrets of their own or of the environment.
 const CLOUDS: [&str; 3] = ["provider.aws", "provider.azure", "provider.google"];
@@ -261,15 +261,11 @@ fn origin(url: &str) -> Option<(String, String)> {
     Some((format!("{:?}://{host}:{}", url.scheme(), url.port()), host))
 }
 
-/// Returns whether a host is link-local or a metadata service, or an address in a form that resolvers may take for one.
+/// Returns whether a host is link-local or a metadata service, or an address in a form that resolvers may take for one. A
+/// name is not resolved: what it leads to may change at any time, so that the connection is refused instead.
 fn is_metadata_host(host: &str) -> bool {
-    /// Metadata services outside of the link-local networks: of Alibaba Cloud, of Oracle Cloud, of AWS over IPv6.
-    const ALIBABA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
-    const ORACLE: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 192);
-    const AWS: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
-    match host.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
-        Ok(IpAddr::V4(ip)) => ip.is_link_local() || ip == ALIBABA || ip == ORACLE || ip.is_unspecified(),
-        Ok(IpAddr::V6(ip)) => ip.is_unicast_link_local() || ip == AWS || ip.is_unspecified(),
+    match host.parse::<IpAddr>() {
+        Ok(ip) => is_metadata_address(ip),
         Err(_) => {
             let last = host.rsplit('.').next().unwrap_or_default();
             // `2852039166` and `0xa9.0xfe.0xa9.0xfe` are addresses to some resolvers (WHATWG URL, "ends in a number").

@@ -15,6 +15,7 @@ mod endpoints;
 pub mod guardrail;
 mod imaging;
 mod kind;
+mod metadata_address;
 mod open_presets;
 mod preset;
 mod presets;
@@ -33,6 +34,7 @@ pub use client_identity::PresentedCertificate;
 pub use cloud::{CloudAccess, SigningScope};
 pub use doc_table::preset_table;
 pub use kind::ProviderKind;
+pub use metadata_address::is_metadata_address;
 pub use preset::Preset;
 pub use videos::VideoStep;
 

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::dns::{DnsError, Resolver};
 use super::peer::Upstream;
+use crate::provider::is_metadata_address;
 
 /// Longest use of expired addresses, counted from the expiry of the last successful look-up. It bridges a failure of
 /// the resolver, but not an endless one.
@@ -160,11 +161,23 @@ impl Addresses {
         let (addresses, resolver) = (self.clone(), resolver.clone());
         tokio::spawn(async move {
             let found = resolver.lookup(&addresses.host).await;
-            addresses.on_lookup_done(found);
+            addresses.on_lookup_done(found.and_then(|found| addresses.permitted(found)));
             // Only after the result is stored: this wakes the requests that wait for it.
             drop(end);
         });
         Ok(running)
+    }
+
+    /// Removes the addresses of metadata services: otherwise the owner of a name could send requests of the gateway there.
+    ///
+    /// # Errors
+    /// Returns [`DnsError`] if no other address is left.
+    fn permitted(
+        &self,
+        (mut found, span): (Vec<IpAddr>, Duration),
+    ) -> Result<(Vec<IpAddr>, Duration), DnsError> {
+        found.retain(|ip| !is_metadata_address(*ip));
+        if found.is_empty() { Err(DnsError::metadata(&self.host)) } else { Ok((found, span)) }
     }
 
     fn on_lookup_done(&self, found: Result<(Vec<IpAddr>, Duration), DnsError>) {
@@ -209,6 +222,7 @@ mod tests {
     #[derive(Clone, Copy)]
     enum Says {
         Address(u8),
+        Metadata,
         Failure,
         Nothing,
     }
@@ -236,7 +250,7 @@ mod tests {
                     let says = *says.lock();
                     let (code, answers) = match says {
                         Says::Nothing | Says::Failure => (2, 0),
-                        Says::Address(_) => (0, u8::from(is_a)),
+                        Says::Address(_) | Says::Metadata => (0, u8::from(is_a)),
                     };
                     asked.fetch_add(usize::from(is_a), Ordering::SeqCst);
                     let head = [0x81, 0x80 | code, 0, 1, 0, answers, 0, 0, 0, 0];
@@ -245,6 +259,9 @@ mod tests {
                         Says::Nothing => continue,
                         Says::Address(last) if is_a => {
                             answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 192, 0, 2, last]);
+                        }
+                        Says::Metadata if is_a => {
+                            answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 169, 254, 169, 254]);
                         }
                         _ => {}
                     }
@@ -355,6 +372,23 @@ mod tests {
         server.says(Says::Address(1));
         addresses.pass(NEGATIVE_TTL);
         assert!(addresses.resolve(&resolver).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn addresses_of_metadata_services_are_not_those_of_a_name() {
+        let server = Server::start(Says::Metadata).await;
+        let (resolver, addresses) = (Resolver::asking(server.addr), addresses());
+        let refused = addresses.resolve(&resolver).await.unwrap_err().to_string();
+        assert!(refused.contains("provider.example") && refused.contains("link-local"), "{refused}");
+        server.says(Says::Address(1));
+        addresses.pass(NEGATIVE_TTL);
+        assert!(addresses.resolve(&resolver).await.is_ok());
+        // A name that leads there later keeps the addresses of before for a while, and gets no new ones.
+        server.says(Says::Metadata);
+        addresses.pass(6 * SECOND);
+        assert_eq!(place(&addresses.cached(&resolver).unwrap()), "192.0.2.1:8080");
+        addresses.settle().await;
+        assert_eq!(place(&addresses.cached(&resolver).unwrap()), "192.0.2.1:8080");
     }
 
     #[tokio::test]

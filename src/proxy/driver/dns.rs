@@ -26,6 +26,12 @@ impl DnsError {
         DnsError { host: host.to_owned(), reason: "no address".to_owned() }
     }
 
+    pub(in crate::proxy) fn metadata(host: &str) -> Self {
+        let reason = "its addresses are link-local or those of a metadata service, to which no name may lead; \
+                      write the address itself if a provider is there";
+        DnsError { host: host.to_owned(), reason: reason.to_owned() }
+    }
+
     pub(in crate::proxy) fn slow(host: &str) -> Self {
         DnsError { host: host.to_owned(), reason: "no response in time".to_owned() }
     }
