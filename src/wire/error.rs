@@ -317,7 +317,7 @@ pub fn stream_tail(
         (Format::Chat, _) => {
             out.extend_from_slice(b"data: ");
             super::chat::error::encode(error, &mut out);
-            out.extend_from_slice(b"\n\ndata: [DONE]\n\n");
+            out.extend_from_slice(b"\n\n");
         }
         (Format::Messages, _) => {
             super::messages::error::encode_event(error, request_id, &mut out);

@@ -316,8 +316,9 @@ async fn client_of_every_format_reaches_bedrock() {
             assert!(fits, "{client} {fault}: {} {}", answer.status(), answer.text());
             let text = answer.text();
             assert!(text.contains("error"), "{client} {fault}: {text}");
-            // An error of a chat stream is followed by `[DONE]`, where SDKs stop reading.
-            for end in ["\"finish_reason\":\"", "message_stop", "response.completed", "\"finishReason\""] {
+            let ends =
+                ["\"finish_reason\":\"", "[DONE]", "message_stop", "response.completed", "\"finishReason\""];
+            for end in ends {
                 assert!(!text.contains(end), "{client} {fault}: {text}");
             }
         }

@@ -71,14 +71,9 @@ fn pass_on(format: Format, stream: &[u8]) -> (String, bool) {
 fn ends_with_an_error(client: Format, text: &str) -> bool {
     let events: Vec<&str> = text.split("\n\n").flat_map(|part| part.split("\r\n\r\n")).collect();
     let events: Vec<&str> = events.into_iter().map(str::trim).filter(|event| !event.is_empty()).collect();
-    // A chat stream has its terminator after the error.
-    let (last, terminator) = match (client, &events[..]) {
-        (Format::Chat, [.., last, terminator]) => (*last, *terminator),
-        (_, [.., last]) => (*last, ""),
-        _ => return false,
-    };
+    let [.., last] = &events[..] else { return false };
     match client {
-        Format::Chat => last.starts_with("data: {\"error\"") && terminator == "data: [DONE]",
+        Format::Chat => last.starts_with("data: {\"error\"") && !text.contains("data: [DONE]"),
         Format::Messages => last.starts_with("event: error\n") && !text.contains("event: message_stop"),
         Format::Responses => {
             (last.contains("\"type\":\"error\"") || last.starts_with("event: response.failed\n"))

@@ -407,7 +407,8 @@ async fn fallback_not_after_the_first_content() {
     let mut seen = Vec::new();
     read_until(&mut client, &mut seen, "Gr").await;
     gate.open();
-    read_until(&mut client, &mut seen, "[DONE]").await;
+    read_until(&mut client, &mut seen, "data: {\"error\"").await;
+    read_until(&mut client, &mut seen, "}\n\n").await;
     let seen = String::from_utf8(seen).unwrap();
     assert!(Form::Chat.stream_error(&seen).is_some(), "{seen}");
     assert_eq!(second.count(), 0);

@@ -122,7 +122,7 @@ impl Encoder {
         }
     }
 
-    /// Ends the stream with an error. SDKs raise an exception at a chunk with an `error` member.
+    /// Ends the stream with an error, at which SDKs raise an exception. Without a terminator, which would mean a whole response.
     pub fn fail(&mut self, error: &ApiError, out: &mut BytesMut) {
         if self.over {
             return;
@@ -130,7 +130,7 @@ impl Encoder {
         self.over = true;
         out.put_slice(b"data: ");
         crate::wire::chat::error::encode(error, out);
-        out.put_slice(b"\n\ndata: [DONE]\n\n");
+        out.put_slice(b"\n\n");
     }
 
     /// Writes keep-alive filler, which all SDKs skip.

@@ -163,9 +163,15 @@ fn text_written(reply: ReplyOptions, events: &[Event<'_>]) -> String {
     String::from_utf8(out.to_vec()).unwrap()
 }
 
-/// Returns the chunks in a stream's text, which must end with the terminator.
+/// Returns the chunks in a stream's text, which must end with the terminator, or with an error.
 fn chunks_in(text: &str) -> Vec<Value> {
-    let rest = text.strip_suffix("data: [DONE]\n\n").expect(text);
+    let rest = match text.strip_suffix("data: [DONE]\n\n") {
+        Some(rest) => rest,
+        None => {
+            assert!(text.contains("data: {\"error\":"), "{text}");
+            text
+        }
+    };
     let frames = rest.split_terminator("\n\n");
     frames.map(|frame| serde_json::from_str(frame.strip_prefix("data: ").unwrap()).unwrap()).collect()
 }
