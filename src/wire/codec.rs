@@ -326,3 +326,9 @@ pub fn is_to_come(reason: JsonStr<'_>) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream ended before it was complete")]
 pub struct CutText;
+
+/// Returns whether the arguments of a function call mean that there are none: an empty text, `null` or `[]`, as models write
+/// them and clients send them back.
+pub fn means_no_arguments(text: JsonStr<'_>) -> bool {
+    matches!(text.escaped().trim_ascii(), "" | "null" | "[]")
+}

@@ -15,6 +15,7 @@ use crate::canonical::{
 };
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 use crate::wire::chat::enums::{image_address, thought_signature};
+use crate::wire::codec::means_no_arguments;
 
 /// Ids for calls of the deprecated `function_call` form, which has none. They depend only on the position, so that the
 /// same history always has the same ids.
@@ -277,9 +278,9 @@ impl<'a> Function<'a> {
             Some(input) if input.text().starts_with('{') => Input::Object(input),
             input => input.and_then(text).unwrap_or(Input::Text(JsonStr::default())),
         };
-        // Other formats require valid JSON, so missing arguments become an empty object.
+        // Other formats require an object, so missing arguments become an empty one.
         let input = match input {
-            Input::Text(text) if text.is_empty() && kind == ToolKind::Function => {
+            Input::Text(text) if kind == ToolKind::Function && means_no_arguments(text) => {
                 Input::Text(JsonStr::from_escaped("{}"))
             }
             input => input,

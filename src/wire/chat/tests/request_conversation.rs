@@ -69,6 +69,26 @@ fn map_3_tool_call_arguments_stay_unchanged() {
 }
 
 #[test]
+fn mapping_3_call_without_arguments_has_an_empty_object() {
+    for arguments in [
+        "",
+        r#","arguments":null"#,
+        r#","arguments":"""#,
+        r#","arguments":[]"#,
+        r#","arguments":"null""#,
+        r#","arguments":" [] ""#,
+    ] {
+        let call = format!(
+            r#"{{"role":"assistant","tool_calls":[{{"id":"a","type":"function","function":{{"name":"f"{arguments}}}}}]}}"#
+        );
+        let body = saying(&call);
+        let request = request::decode(&body).unwrap();
+        let Part::ToolUse { input: Input::Text(text), .. } = &request.turns[0].blocks[0] else { panic!() };
+        assert_eq!(text.escaped(), "{}", "{arguments}");
+    }
+}
+
+#[test]
 fn function_call_of_the_old_form_gets_a_stable_id() {
     let call = |name: &str| {
         format!(

@@ -7,6 +7,7 @@ use crate::canonical::content::TYPICAL_TURNS;
 use crate::canonical::seal::SignedCallId;
 use crate::canonical::{Block, Input, MediaSource, ProviderSignature, Role, ToolKind, Turn};
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
+use crate::wire::codec::means_no_arguments;
 
 /// Types of items that stand for no call and no result (openai 3.57.0, `ResponseInputItemParam`; Codex).
 const ITEMS: [&str; 17] = [
@@ -242,10 +243,14 @@ impl<'a> Items<'a> {
             return Err(Fault::missing(format!("{path}.name")));
         }
         let carried = SignedCallId::read(call_id(&piece, path)?);
+        let input = match piece.input {
+            Some(Input::Text(text)) if kind == ToolKind::Function && means_no_arguments(text) => None,
+            input => input,
+        };
         let block = Block::ToolUse {
             id: carried.id,
             name: piece.name,
-            input: piece.input.unwrap_or(Input::Text(JsonStr::default())),
+            input: input.unwrap_or(Input::Text(JsonStr::default())),
             kind,
             namespace: piece.namespace,
             signature: carried.signature,
