@@ -49,6 +49,9 @@ impl RequestFeatures {
     /// A conversation that ends with the model's turn.
     pub const PREFILL: RequestFeatures = RequestFeatures(1 << 17);
 
+    /// A member that other providers have added to the format of its maker.
+    pub const ADDED_MEMBER: RequestFeatures = RequestFeatures(1 << 19);
+
     /// What clients choose for the model that they name: settings, and places of instructions. The rest is what another
     /// model has left in the conversation, or what no provider accepts.
     pub const CHOICES: RequestFeatures = RequestFeatures::LATER_SYSTEM

@@ -22,6 +22,8 @@ const CONVERSE: Features = Features::UNSIGNED.with(Features::STRANGE_ID).with(Fe
 /// OpenAI: 400 "Invalid schema for function: schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf' at the top
 /// level" (OpenAI API, "Function calling", November 2026).
 const OPENAI: Features = Features::ROOT_UNION;
+/// OpenAI, chat completions: 400 "Unrecognized request argument supplied: thinking", also for a null (OpenAI API, November 2026).
+const OPENAI_CHAT: Features = OPENAI.with(Features::LONG_ID).with(Features::ADDED_MEMBER);
 
 /// Returns what a model refuses in requests of the API's format.
 pub(super) fn refused(provider: &Provider, api: Api, dialect: &Dialect<'_>) -> Features {
@@ -29,7 +31,7 @@ pub(super) fn refused(provider: &Provider, api: Api, dialect: &Dialect<'_>) -> F
     let of_api = match api {
         Api::Messages if dialect.model.contains("claude") => CLAUDE.with(of_claude(dialect)),
         Api::Converse => CONVERSE,
-        Api::Chat if is_openai => OPENAI.with(Features::LONG_ID).with(of_openai(dialect)),
+        Api::Chat if is_openai => OPENAI_CHAT.with(of_openai(dialect)),
         Api::Responses if is_openai => OPENAI.with(Features::OVERLONG_ID).with(of_openai(dialect)),
         Api::Generate => of_gemini(dialect),
         Api::Chat | Api::Messages | Api::Responses => Features::NONE,

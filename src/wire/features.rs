@@ -122,7 +122,11 @@ impl Body {
         };
         let found = found.with(Features::IMAGE.when(has(image))).with(Features::ROOT_UNION.when(has(union)));
         match self.api {
-            Api::Chat => found.with(self.sampling([chat::TEMPERATURE, chat::TOP_P])),
+            Api::Chat => {
+                let is_added = chat::ADDED.iter().any(|index| self.member(*index).is_some());
+                let sampling = self.sampling([chat::TEMPERATURE, chat::TOP_P]);
+                found.with(sampling).with(Features::ADDED_MEMBER.when(is_added))
+            }
             Api::Messages => found.with(self.messages_features(asked)),
             Api::Responses => found.with(self.sampling([responses::TEMPERATURE, responses::TOP_P])),
             Api::Generate => found.with(self.generate_features()),

@@ -126,6 +126,10 @@ static CHAT_SOUGHT: WantedMembers = WantedMembers::new(
         "tools",
         "reasoning",
         "reasoning_effort",
+        "thinking",
+        "enable_thinking",
+        "thinking_budget",
+        "include_reasoning",
     ],
     &[
         name("reasoning_details", 3, 3),
@@ -151,6 +155,8 @@ pub(super) mod chat {
     pub(in crate::wire) const TOOLS: usize = 19;
     pub(in crate::wire) const REASONING: usize = 20;
     pub(in crate::wire) const REASONING_EFFORT: usize = 21;
+    /// Members that other providers, or the gateway's own specification, have added to OpenAI's.
+    pub(in crate::wire) const ADDED: [usize; 6] = [PARAMETERS, REASONING, 22, 23, 24, 25];
     /// Members in which clients send signatures back.
     pub(in crate::wire) const SIGNED: u32 = 0b11;
     /// Unions at the roots of the schemas of tools.

@@ -17,6 +17,7 @@
 mod support;
 
 mod accounts;
+mod added_members;
 mod admin;
 mod agent_headers;
 mod aws_credentials;

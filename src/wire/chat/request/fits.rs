@@ -66,8 +66,10 @@ impl Fit<'_, '_> {
                         !(habits.lacks("web_search") || habits.search_tool.is_some() || speaks)
                     }
                     // Members that one provider invented and whose clients send them to other providers too.
+                    // A provider that does not know a member refuses it as null, too.
                     "thinking" | "enable_thinking" | "parameters" | "reasoning" => {
-                        self.dialect.supports(name)
+                        self.fits &= self.dialect.supports(name);
+                        true
                     }
                     _ => !habits.lacks(name) && !habits.renames.iter().any(|(usual, _)| *usual == name),
                 };
