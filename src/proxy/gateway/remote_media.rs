@@ -99,8 +99,7 @@ impl Gateway {
             let message = format!("The request has more than {MAX_URLS} images and files given by URL.");
             return Err(ApiError::new(ErrorKind::InvalidField, message));
         }
-        // Base64 makes four bytes of three.
-        let room = RequestBudget::new(self.limits.body / 4 * 3);
+        let room = RequestBudget::new(self.media_limit());
         let mut brought = Vec::with_capacity(wanted.len());
         let mut weights = Vec::with_capacity(wanted.len());
         let mut wanted = wanted.into_iter();
@@ -145,11 +144,16 @@ impl Gateway {
         }
     }
 
+    /// Returns the limit of all fetched media of a request, in bytes as they are fetched. Base64 makes four bytes of three.
+    fn media_limit(&self) -> usize {
+        self.limits.body / 4 * 3
+    }
+
     fn media_too_large(&self) -> ApiError {
         let message = format!(
-            "The images and files that the request gives by URL are larger than {} bytes in total, in base64 and each as \
-             often as it is given (limits.body).",
-            self.limits.body
+            "The images and files that the request gives by URL are larger than {} bytes in total, each as often as it is \
+             given: in base64, they would exceed limits.body.",
+            self.media_limit()
         );
         ApiError::new(ErrorKind::BodyTooLarge, message)
     }
