@@ -18,6 +18,8 @@ use crate::account::{AdminRole, AdminToken, KeyHash, Network};
 
 /// Maximum number of tokens. Each is compared with at every request of the admin API.
 const MAX_TOKENS: usize = 1_000;
+/// Maximum length of the currency, in characters: it stands beside amounts.
+const MAX_CURRENCY: usize = 8;
 
 /// Settings of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct AdminApiSettings {
     pub credential_sources: Vec<String>,
     /// Whether the console is served.
     pub console: bool,
+    /// Currency of prices and balances, as the console shows it beside amounts. Empty if it is not known.
+    pub currency: String,
     /// Certificate and key of the admin port. `None` for plain HTTP.
     pub tls: Option<AdminTlsSettings>,
     /// Whether the admin port may be reached from other machines without TLS.
@@ -93,6 +97,7 @@ pub(super) fn read(
         provider_hosts: Vec::new(),
         credential_sources: Vec::new(),
         console: true,
+        currency: String::new(),
         tls: None,
         insecure: false,
     };
@@ -118,6 +123,7 @@ pub(super) fn read(
             provider_hosts: read_patterns(table, "provider_hosts", is_host_pattern),
             credential_sources: read_patterns(table, "credential_sources", is_source_pattern),
             console: table.boolean("console").unwrap_or(default.console),
+            currency: table.get("currency").and_then(|value| value.parsed(is_currency)).unwrap_or_default(),
             tls: table.table("tls", |tls| read_tls(tls, base, vault)).flatten(),
             insecure: table.boolean("insecure").unwrap_or(default.insecure),
         }
@@ -135,6 +141,13 @@ fn read_patterns(
         list.elements(|element| patterns.extend(element.parsed(parse)));
     }
     patterns
+}
+
+fn is_currency(text: &str) -> Result<String, String> {
+    let is_short = text.chars().count() <= MAX_CURRENCY;
+    let is_plain = text.chars().all(|c| !c.is_control() && !c.is_whitespace());
+    let hint = || format!("write a code or a sign of at most {MAX_CURRENCY} characters, such as \"USD\"");
+    (is_short && is_plain).then(|| text.to_owned()).ok_or_else(hint)
 }
 
 fn is_host_pattern(text: &str) -> Result<String, String> {

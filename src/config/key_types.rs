@@ -357,6 +357,7 @@ fn other(path: &str) -> Option<KeyType> {
         | "admin.tokens"
         | "admin.state"
         | "admin.socket"
+        | "admin.currency"
         | "admin.tls.cert"
         | "admin.tls.key"
         | "admin.tls.client_ca"

@@ -139,6 +139,7 @@ fn write_admin(out: &mut String, admin: &AdminApiSettings) -> std::fmt::Result {
         provider_hosts,
         credential_sources,
         console,
+        currency,
         tls,
         insecure,
     } = admin;
@@ -154,6 +155,7 @@ fn write_admin(out: &mut String, admin: &AdminApiSettings) -> std::fmt::Result {
     writeln!(out, "provider_hosts = [{}]", texts(provider_hosts))?;
     writeln!(out, "credential_sources = [{}]", texts(credential_sources))?;
     writeln!(out, "console = {console}")?;
+    writeln!(out, "currency = {}", text(currency))?;
     if *insecure {
         writeln!(out, "insecure = true")?;
     }

@@ -31,6 +31,12 @@ impl Latency {
         self.observed_at.store(now, Ordering::Relaxed);
     }
 
+    /// Returns the mean in nanoseconds as of the last observation. `None` before the first one.
+    pub fn observed(&self) -> Option<f64> {
+        let mean = f64::from_bits(self.mean.load(Ordering::Relaxed));
+        (mean > 0.0).then_some(mean)
+    }
+
     /// Returns the mean in nanoseconds, decayed by the time since the last observation.
     pub fn mean(&self, now: Nanos) -> f64 {
         let mean = f64::from_bits(self.mean.load(Ordering::Relaxed));

@@ -77,13 +77,13 @@ async fn console_tasks_are_done_by_keyboard_alone() {
     browser.sees("requests are admitted").await;
     tab_to(&browser, "Drain").await;
     browser.press(ENTER).await;
-    browser.sees("Drain this target?").await;
+    browser.sees("Drain the last target?").await;
     browser.press(ESCAPE).await;
-    browser.until("the dialog has closed", |seen| !seen.contains("Drain this target?")).await;
+    browser.until("the dialog has closed", |seen| !seen.contains("Drain the last target?")).await;
     assert_eq!(focused(&browser).await.0, "Drain", "the focus is not back where it was");
     browser.press(ENTER).await;
-    browser.sees("Drain this target?").await;
-    tab_to(&browser, "Drain").await;
+    browser.sees("Drain the last target?").await;
+    tab_to(&browser, "Drain, and refuse requests").await;
     browser.press(ENTER).await;
     browser.sees("gets no further requests").await;
     // An account is credited.

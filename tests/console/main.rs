@@ -14,13 +14,16 @@
 #![allow(dead_code)]
 
 mod browser;
+mod details;
 mod files;
 mod keyboard;
 mod limits;
 mod live;
 mod many;
+mod names;
 mod pages;
 mod playground;
+mod restart;
 mod states;
 mod stored;
 #[path = "../support/mod.rs"]

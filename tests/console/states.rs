@@ -36,7 +36,7 @@ async fn console_dialogs_are_accessible() {
         ("accounts", "New account", "First credit"),
         ("accounts?open=product", "Credit", "The balance is"),
         ("accounts?open=product", "Change limits", "They hold for all keys"),
-        ("targets", "Drain", "Drain this target?"),
+        ("targets", "Drain", "No other target is left for"),
     ] {
         browser.open(&world.page(page)).await;
         browser.click(button).await;

@@ -38,6 +38,9 @@ async fn console_stored_records_are_shown_latest_first_and_searched_by_the_gatew
     assert!(row.as_str().unwrap().contains("web-app") && row.as_str().unwrap().ends_with("200"), "{row}");
     browser.click_row("web-app").await;
     browser.sees(&format!("request-{:03}", RECORDS - 1)).await;
+    // Sorted is what is loaded, which is said.
+    browser.click("Duration").await;
+    browser.sees("Sorted among the 200 rows that are loaded; the gateway has more.").await;
     // The oldest one is not loaded yet, and is found.
     assert!(!browser.text().await.contains("engineering"));
     browser.type_into("Filter", "the-oldest-of-all").await;

@@ -91,6 +91,14 @@ impl Gateway {
         client.closed().await;
     }
 
+    /// Kills the process and starts another one with the same configuration, on the same ports.
+    pub(crate) async fn restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.child = run(&self.folder.path().join("gateway.toml"), &[], self.folder.path());
+        self.wait_until_ready().await;
+    }
+
     /// Sends one request over its own connection and reads the response.
     pub(crate) async fn ask(&self, request: impl AsRef<[u8]>) -> Answer {
         ask(self.addr, request).await

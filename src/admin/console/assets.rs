@@ -54,6 +54,7 @@ pub(super) const ASSETS: &[Asset] = assets![
     "pages/models.js",
     "pages/overview.js",
     "pages/playground.js",
+    "pages/playground_key.js",
     "pages/playground_run.js",
     "pages/requests.js",
     "pages/setup.js",

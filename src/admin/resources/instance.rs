@@ -24,6 +24,11 @@ pub(in crate::admin) const INDEX: Record = Record {
         member("caller", MemberType::Text, "Name of the caller, as the audit log has it."),
         member("role", MemberType::OneOf(&["read", "operate", "admin"]), "Role of the caller."),
         member("paths", MemberType::List(&MemberType::Text), "Operations that the role permits."),
+        optional(
+            "currency",
+            MemberType::Text,
+            "Currency of all amounts; null if `admin.currency` is not set.",
+        ),
     ],
 };
 
@@ -98,13 +103,15 @@ pub(in crate::admin) fn reload_json(outcome: &ReloadOutcome) -> Value {
 }
 
 /// Answers `GET /`.
-pub(in crate::admin) fn index(_api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(in crate::admin) fn index(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let role = request.caller.role;
+    let currency = &api.settings().admin_api.currency;
     let paths = ROUTES.iter().filter(|route| route.role <= role);
     Ok(ApiResponse::json(json!({
         "version": env!("MODEL_GATEWAY_VERSION"),
         "caller": request.caller.name,
         "role": role.name(),
+        "currency": Some(currency).filter(|currency| !currency.is_empty()),
         "paths": paths.map(|route| format!("{} {PREFIX}{}", route.method, route.path)).collect::<Value>(),
     })))
 }

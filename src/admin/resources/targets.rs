@@ -36,7 +36,11 @@ pub(in crate::admin) const TARGET: Record = Record {
             "Share of failures among the requests that its breaker has counted lately; null without requests.",
         ),
         member("in_flight", MemberType::Count, "Requests in flight."),
-        member("latency_us", MemberType::Count, "Mean time to the response head, in microseconds."),
+        optional(
+            "latency_us",
+            MemberType::Count,
+            "Mean time to the response head, in microseconds; null before the first request.",
+        ),
     ],
 };
 
@@ -89,10 +93,10 @@ pub(in crate::admin) const DRAINED: Record = Record {
 /// Returns the state of a target as JSON.
 pub(in crate::admin) fn show(target: &Target, now: Nanos) -> Value {
     let status = TargetStatus::of(target, now);
-    // A latency of some seconds is far below the range of 64 bits.
     let (failures, successes) = target.handle.state.breaker.counts();
     let all = u64::from(failures).saturating_add(successes.into());
-    let micros = (target.handle.state.latency.mean(now) / 1_000.0) as u64;
+    // A latency of some seconds is far below the range of 64 bits.
+    let micros = target.handle.state.latency.observed().map(|nanos| (nanos / 1_000.0) as u64);
     json!({
         "provider": &*target.provider.name,
         "model": &*target.model,

@@ -85,6 +85,9 @@ listen = ["127.0.0.1:{port}"]
 admin  = "127.0.0.1:{admin}"
 drain  = "0s"
 
+[admin]
+currency = "USD"
+
 [limits]
 fetch_allow = ["127.0.0.0/8"]
 

@@ -131,7 +131,8 @@ function Help({ onClose }) {
   <//>`;
 }
 
-function SignIn({ onDone, error: first }) {
+// `isOver`: over a page that stays, so that an issuer of identities is visited in a tab of its own.
+function SignIn({ onDone, error: first, isOver }) {
   const [token, setToken] = useState("");
   const [error, setError] = useState(first || null);
   const submit = async (event) => {
@@ -144,7 +145,7 @@ function SignIn({ onDone, error: first }) {
     }
   };
   return html`<form class="signin" onSubmit=${submit}>
-    ${session.oidc && html`<a class="button primary block" href=${session.oidc}>Sign in with SSO</a><p class="or">or with a token</p>`}
+    ${session.oidc && html`<a class="button primary block" href=${session.oidc} ...${isOver ? { target: "_blank", rel: "noopener" } : {}}>Sign in with SSO${isOver ? ", in another tab" : ""}</a><p class="or">or with a token</p>`}
     <${Field} label="Token" kind="password" value=${token} onValue=${setToken} hint="It is exchanged for a session, which ends 30 minutes after its last request, after 12 hours, or when you sign out." placeholder="mga_…" required autofocus />
     <${Failed} error=${error} />
     <button class="button primary block" type="submit" disabled=${!token.trim()}>Sign in</button>
@@ -155,6 +156,21 @@ kill -HUP $(pidof model-gateway)</pre>
       <p>Roles: <b>read</b> looks, <b>operate</b> also drains, reloads and credits, <b>admin</b> also changes keys, accounts and models.</p>
     </details>
   </form>`;
+}
+
+// Asks for a new sign-in over a page in which something is typed, which stays. It goes by itself if another tab has signed in.
+export function SignInAgain({ onDone, onCheck, onLater, onLeave }) {
+  useEffect(() => {
+    addEventListener("focus", onCheck);
+    return () => removeEventListener("focus", onCheck);
+  }, []);
+  return html`<${Dialog} title="Your session has ended" onClose=${onLater}>
+    <div class="body">
+      <p>The gateway was restarted, or the session was too old. Nothing is lost: what you have typed is still there. Sign in again, then save it.</p>
+      <${SignIn} onDone=${onDone} isOver />
+    </div>
+    <footer><button type="button" class="button" onClick=${onLeave}>Drop it and go on without</button></footer>
+  <//>`;
 }
 
 export function Login({ error, onDone }) {
@@ -215,7 +231,7 @@ export function Shell({ at, onSignIn, onLeave }) {
         ${session.role === "read" && isLocal && html`<${Notice} tone="info" title="You can look at everything and change nothing."
           action=${html`<button type="button" class="button small" onClick=${() => setDialog("sign-in")}>Sign in</button>`}>
           Requests from this machine need no token for that. Changes do: <code>model-gateway admin create NAME --role admin</code><//>`}
-        <${Content} key=${`${at.page} ${JSON.stringify(at.parameters)}`} parameters=${at.parameters} />
+        <${Content} key=${at.visit} parameters=${at.parameters} />
       </main>
     </div>
     ${dialog === "help" && html`<${Help} onClose=${() => setDialog("")} />`}

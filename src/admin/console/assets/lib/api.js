@@ -6,6 +6,8 @@ const base = "../admin/v1";
 
 // Session of this page, as it was read last. Its CSRF value is sent with changes.
 let session = null;
+// Session of the caller whom the page shows. It stays until another one is accepted.
+let shown = null;
 let onChange = () => {};
 
 export class ApiError extends Error {
@@ -31,6 +33,11 @@ export async function readSession() {
   return session;
 }
 
+// The page shows the caller of the session that was read last.
+export function acceptSession() {
+  shown = session;
+}
+
 // Exchanges a token for a session.
 export async function signIn(token) {
   session = await post("/session", { token });
@@ -41,14 +48,17 @@ export async function signOut() {
   session = null;
 }
 
-// Reads the session again after a refusal. Returns whether it is another one of the same caller, as after another tab has
-// signed in: then the request may succeed now.
-async function isRenewed() {
+// Reads the session again, after a refusal or a break. Returns `ended` if another caller than the one who is shown stands behind the page;
+// `renewed` for another session of the same caller, as after another tab has signed in: then a refused request may succeed now.
+export async function checkSession() {
   const before = session;
-  const now = await readSession().catch(() => before);
-  const isSame = before?.caller === now?.caller && before?.role === now?.role;
-  if (!isSame) onChange();
-  return isSame && before?.csrf !== now?.csrf;
+  const now = await readSession().catch(() => null);
+  if (!now || !shown) return "same";
+  if (shown.caller !== now.caller || shown.role !== now.role) {
+    onChange();
+    return "ended";
+  }
+  return before?.csrf !== now.csrf ? "renewed" : "same";
 }
 
 function headers(body) {
@@ -69,6 +79,8 @@ async function failure(answer) {
 }
 
 const isRefusal = (error) => error.status === 401 || error.status === 403;
+const unreachable = () => new ApiError(0, { code: "unreachable", message: "The gateway cannot be reached." });
+const ended = () => new ApiError(401, { code: "session_ended", message: "Your session has ended, and nothing was changed. Sign in again, and repeat it." });
 
 async function attempt(method, path, body, more) {
   let answer;
@@ -80,7 +92,7 @@ async function attempt(method, path, body, more) {
       cache: "no-store",
     });
   } catch {
-    throw new ApiError(0, { code: "unreachable", message: "The gateway cannot be reached." });
+    throw unreachable();
   }
   if (!answer.ok) throw await failure(answer);
   return answer;
@@ -91,7 +103,10 @@ async function send(method, path, body, more) {
   try {
     return await attempt(method, path, body, more);
   } catch (error) {
-    if (!isRefusal(error) || path === "/session" || !(await isRenewed())) throw error;
+    if (!isRefusal(error) || path === "/session") throw error;
+    const found = await checkSession();
+    if (found === "ended") throw ended();
+    if (found === "same") throw error;
     return attempt(method, path, body, more);
   }
 }
@@ -169,22 +184,26 @@ export const all = (path, most = 10_000) => pages(path, {}, most);
 
 // Reads a stream of server-sent events. Resolves at its end; `signal` ends it. An EventSource could send no body and no CSRF value.
 export async function stream(method, path, body, signal, each) {
+  // The browser's own words for a connection that broke off say nothing to an operator.
+  const inWords = (error) => {
+    throw error.name === "AbortError" ? error : unreachable();
+  };
   const answer = await fetch(base + path, {
     method,
     headers: headers(body),
     body: body === undefined ? undefined : JSON.stringify(body),
     cache: "no-store",
     signal,
-  });
+  }).catch(inWords);
   if (!answer.ok) {
     const error = await failure(answer);
-    if (isRefusal(error)) await isRenewed();
+    if (isRefusal(error)) await checkSession();
     throw error;
   }
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { value, done } = await reader.read();
+    const { value, done } = await reader.read().catch(inWords);
     if (done) return;
     rest += value;
     const events = rest.split("\n\n");

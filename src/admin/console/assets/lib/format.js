@@ -34,6 +34,21 @@ export function money(text) {
   return `${value < 0 ? "−" : ""}${count(Number(whole))}.${cut}`;
 }
 
+// Currency of all amounts, as `admin.currency` has it. Empty if the gateway does not know it.
+let currency = "";
+export function setCurrency(text) {
+  currency = text || "";
+}
+
+// The currency in a sentence.
+export const currencyWords = () => currency || "the currency of the prices";
+
+// The currency behind a label of amounts.
+export const inCurrency = (label) => (currency ? `${label}, ${currency}` : label);
+
+// An amount with its currency.
+export const priced = (text) => (currency && money(text) !== "–" ? `${money(text)} ${currency}` : money(text));
+
 export function percent(part, whole, places = 0) {
   if (!whole || part == null) return "–";
   return `${((100 * part) / whole).toFixed(places)}${THIN}%`;

@@ -1,5 +1,5 @@
 // Live state of the gateway: one stream of events for the whole page. Pages subscribe and are drawn a few times a second.
-import { stream } from "./api.js";
+import { checkSession, stream } from "./api.js";
 
 // A reading a second for 15 minutes, and the requests that ended last.
 const READINGS = 900;
@@ -98,6 +98,7 @@ export async function start() {
   const stopped = new AbortController();
   stopping = stopped;
   let wait = 500;
+  let breaks = 0;
   while (!stopped.signal.aborted) {
     try {
       await stream("GET", "/events", undefined, stopped.signal, (name, data) => {
@@ -105,6 +106,8 @@ export async function start() {
           // A gateway that was started anew counts from zero.
           const before = live.readings.at(-1);
           if (name === "totals" && before && data.requests < before.requests) live.readings = [];
+          // Nor does it know the sessions of before.
+          if (breaks > 0) checkSession();
         }
         live.connected = true;
         live.fault = "";
@@ -116,6 +119,7 @@ export async function start() {
       live.fault = error.message || "The stream of events broke off.";
     }
     live.connected = false;
+    breaks += 1;
     live.underWay.clear();
     changed();
     await new Promise((done) => setTimeout(done, wait));

@@ -1,14 +1,21 @@
 // Tables: sorted by their heads, with rows that open below; on a phone each row becomes a card.
 import { Fragment, html, useLayoutEffect, useRef, useState } from "./html.js";
+import { count, inCurrency } from "./format.js";
 
 // Lines in the place of rows that are loaded for the first time.
 function Skeleton({ caption }) {
   return html`<div class="skeleton" role="status"><span class="hidden">Loading: ${caption}</span>${[0, 1, 2, 3].map((line) => html`<div key=${line}></div>`)}</div>`;
 }
 
-// `columns`: [{ name, label, cell(row), sort(row), number, wide }]; `rows` are null until they are loaded; `detail(row)` is shown below an
-// open row. Of a list whose rest the gateway has, `onMore` loads more; rows are sorted among those that are loaded. On a phone
-// a `compact` row has its cells one after the other, with labels of numbers only.
+// Parts of a row with a use of their own: a click there does not open the row.
+const OWN = "a, button, input, select, textarea, label, summary";
+
+// Label of a column; one of amounts has their currency.
+const labelOf = (column) => (column.money ? inCurrency(column.label) : column.label);
+
+// `columns`: [{ name, label, cell(row), sort(row), number, money, wide }]; `rows` are null until they are loaded; `detail(row)` is shown below an
+// open row. Of a list whose rest the gateway has, `onMore` loads more; rows are sorted among those that are loaded, which is said. On a
+// phone a `compact` row has its cells one after the other, with labels of numbers only.
 export function Table({ caption, columns, rows, id, detail, empty, order, open: given, onOpen, limit = 200, onMore, compact }) {
   const [sort, setSort] = useState(order || null);
   const [own, setOwn] = useState(null);
@@ -35,7 +42,7 @@ export function Table({ caption, columns, rows, id, detail, empty, order, open: 
         ${columns.map((column) => {
           const sorted = sort?.name === column.name ? (sort.down ? "descending" : "ascending") : undefined;
           return html`<th scope="col" class=${column.number ? "number" : ""} aria-sort=${sorted}>
-            ${column.sort ? html`<button type="button" onClick=${() => turn(column)}>${column.label}<span aria-hidden="true">${sorted === "descending" ? " ↓" : sorted ? " ↑" : ""}</span></button>` : column.label || html`<span class="hidden">${column.name}</span>`}
+            ${column.sort ? html`<button type="button" onClick=${() => turn(column)}>${labelOf(column)}<span aria-hidden="true">${sorted === "descending" ? " ↓" : sorted ? " ↑" : ""}</span></button>` : labelOf(column) || html`<span class="hidden">${column.name}</span>`}
           </th>`;
         })}
       </tr></thead>
@@ -44,14 +51,16 @@ export function Table({ caption, columns, rows, id, detail, empty, order, open: 
           const key = id(row);
           const isOpen = open === key;
           const toggle = () => setOpen(isOpen ? null : key);
+          // A text that is selected in the row stays selected.
+          const pick = (event) => !event.target.closest(OWN) && !String(getSelection()) && toggle();
           return html`<${Fragment} key=${key}>
-            <tr class=${isOpen ? "open" : ""}>
+            <tr class=${detail ? (isOpen ? "opens open" : "opens") : ""} onClick=${detail ? pick : undefined}>
               ${columns.map((column, i) => {
                 const cell = column.cell(row);
                 const kind = [column.number && "number", column.wide && "wide", column.kind].filter(Boolean).join(" ");
                 return i === 0
-                  ? html`<th scope="row" class=${kind}>${detail ? html`<button type="button" class="row" data-row aria-expanded=${isOpen} onClick=${toggle}>${cell}</button>` : cell}</th>`
-                  : html`<td class=${kind} data-label=${column.label || undefined}><div>${cell}</div></td>`;
+                  ? html`<th scope="row" class=${kind}>${detail ? html`<button type="button" class="row" data-row aria-expanded=${isOpen} onClick=${toggle}><span>${cell}</span></button>` : html`<div>${cell}</div>`}</th>`
+                  : html`<td class=${kind} data-label=${labelOf(column) || undefined}><div>${cell}</div></td>`;
               })}
             </tr>
             ${isOpen && detail && html`<tr class="detail"><td colspan=${columns.length}>${detail(row)}</td></tr>`}
@@ -59,6 +68,7 @@ export function Table({ caption, columns, rows, id, detail, empty, order, open: 
         })}
       </tbody>
     </table>
+    ${onMore && sort && html`<p class="none" role="status">Sorted among the ${count(rows.length)} rows that are loaded; the gateway has more.</p>`}
     ${onMore && html`<button type="button" class="button more" onClick=${() => { setMost(Infinity); onMore(); }}>Load more</button>`}
     ${shown.length > most && !onMore && html`<button type="button" class="button more" onClick=${() => setMost(most + limit)}>Show ${Math.min(limit, shown.length - most)} more of ${shown.length}</button>`}
   </div>`;

@@ -1,6 +1,7 @@
 // Small parts of pages: buttons, badges, dialogs, fields, notices.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { pages } from "./api.js";
+import { inCurrency } from "./format.js";
 import { subscribe } from "./live.js";
 
 // Who the caller is, and what its role permits.
@@ -147,9 +148,10 @@ export function Card({ title, note, actions, children, wide, flush }) {
   </section>`;
 }
 
-export function Stat({ label, value, unit, note, tone, children }) {
+// `money`: the value is an amount.
+export function Stat({ label, value, unit, note, tone, money, children }) {
   return html`<div class=${`stat ${tone || ""}`}>
-    <dt>${label}</dt>
+    <dt>${money ? inCurrency(label) : label}</dt>
     <dd><strong>${value}</strong>${unit && html` <span>${unit}</span>`}</dd>
     ${note && html`<dd class="note">${note}</dd>`}
     ${children && html`<dd class="chart">${children}</dd>`}
@@ -219,7 +221,8 @@ export function Dialog({ title, onClose, children, wide }) {
 }
 
 // A question before an action that others notice. `run` returns a promise.
-export function Confirm({ title, children, verb, tone = "danger", run, onClose }) {
+// A question that still loads what it says is `waiting`.
+export function Confirm({ title, children, verb, tone = "danger", run, onClose, waiting }) {
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
   const go = async () => {
@@ -237,7 +240,7 @@ export function Confirm({ title, children, verb, tone = "danger", run, onClose }
     <div class="body">${children}<${Failed} error=${error} /></div>
     <footer>
       <button type="button" class="button" onClick=${onClose} autofocus>Cancel</button>
-      <button type="button" class=${`button ${tone}`} disabled=${busy} onClick=${go}>${verb}</button>
+      <button type="button" class=${`button ${tone}`} disabled=${busy || waiting} onClick=${go}>${verb}</button>
     </footer>
   <//>`;
 }

@@ -1,12 +1,13 @@
 // Who has how much? Accounts with their balance, credits and limits.
 import { html, useState } from "../lib/html.js";
 import * as api from "../lib/api.js";
-import { count, day, money, moment } from "../lib/format.js";
+import { count, currencyWords, day, inCurrency, money, moment, priced } from "../lib/format.js";
 import { Facts, Table } from "../lib/table.js";
 import { Act, Badge, Card, Confirm, Dialog, Empty, Failed, Field, Page, may, say, useLoad, usePages, useSettled } from "../lib/ui.js";
 import { LimitFields, limitTexts, limitsOf } from "./key_form.js";
 import { Use, limitWords } from "./keys.js";
 import { LimitUse } from "./limit_use.js";
+import { useParameters } from "./usage.js";
 
 const pathOf = (account) => `/accounts/${api.segment(account.name)}`;
 const random = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -34,9 +35,9 @@ function CreditForm({ account, onDone, onClose }) {
   return html`<${Dialog} title=${`Credit ${account.name}`} onClose=${onClose}>
     <form onSubmit=${submit}>
       <div class="body">
-        <p>The balance is <b>${money(account.balance)}</b>${valid && html`, and will be <b>${money((Number(account.balance) + number).toFixed(9))}</b>`}.</p>
+        <p>The balance is <b>${priced(account.balance)}</b>${valid && html`, and will be <b>${priced((Number(account.balance) + number).toFixed(9))}</b>`}.</p>
         <div class="fields">
-          <${Field} label="Amount" value=${amount} onValue=${setAmount} inputmode="decimal" placeholder="25.00" hint="In the currency of the prices; a negative one is a deduction, which needs the role admin" error=${own("amount")} required autofocus />
+          <${Field} label="Amount" value=${amount} onValue=${setAmount} inputmode="decimal" placeholder="25.00" hint=${`In ${currencyWords()}; a negative one is a deduction, which needs the role admin`} error=${own("amount")} required autofocus />
           <${Field} label="Note" value=${note} onValue=${setNote} placeholder="Invoice of November" error=${own("note")} />
           <${Field} label="Reference" value=${reference} onValue=${setReference} hint="An invoice number, for example: a second credit with it changes nothing" error=${own("reference")} />
         </div>
@@ -66,7 +67,7 @@ function NewAccount({ onDone, onClose }) {
     <form onSubmit=${submit}>
       <div class="body"><div class="fields">
         <${Field} label="Name" value=${name} onValue=${setName} hint="A team, a customer, a project" required autofocus />
-        <${Field} label="First credit" value=${credit} onValue=${setCredit} inputmode="decimal" placeholder="none, or 100.00" />
+        <${Field} label=${inCurrency("First credit")} value=${credit} onValue=${setCredit} inputmode="decimal" placeholder="none, or 100.00" />
       </div><${Failed} error=${error} /></div>
       <footer><button type="button" class="button" onClick=${onClose}>Cancel</button><button class="button primary" type="submit" disabled=${!name.trim()}>Make the account</button></footer>
     </form>
@@ -111,16 +112,16 @@ function Detail({ account, ask, version }) {
   const [credits, error] = useLoad(() => api.get(`${pathOf(account)}/credits?limit=50`), [account.name, version]);
   return html`<div class="opened">
     <${Facts} facts=${[
-      ["Credited in all", money(account.credited)],
-      ["Charged in all", money(account.charged)],
-      ["Spent today", today && money(today.cost)],
+      ["Credited in all", priced(account.credited)],
+      ["Charged in all", priced(account.charged)],
+      ["Spent today", today && priced(today.cost)],
       ["Limits of all its keys", limitWords(account.limits) || "none"],
       ["Created", moment(account.created)],
     ]} />
     <${LimitUse} path=${pathOf(account)} title="Limits in use, of all its keys together" />
     <p class="row">
       <${Act} role="operate" kind="small primary" onClick=${() => ask("credit")}>Credit<//>
-      <${Act} role="admin" kind="small" onClick=${() => ask("limits")} disabled=${!account.limits}>Change limits<//>
+      <${Act} role="admin" kind="small" onClick=${() => ask("limits")}>${limitWords(account.limits) ? "Change limits" : "Set limits"}<//>
       <${Act} role="admin" kind="small" onClick=${() => ask("switch")}>${account.enabled ? "Disable" : "Enable"}<//>
       <a class="button small" href=${`#/usage?account=${encodeURIComponent(account.name)}`}>Usage</a>
     </p>
@@ -130,7 +131,7 @@ function Detail({ account, ask, version }) {
       empty=${html`<p class="none">No credit yet.</p>`}
       columns=${[
         { name: "time", label: "Time", cell: (credit) => moment(credit.time) },
-        { name: "amount", label: "Amount", number: true, cell: (credit) => money(credit.amount) },
+        { name: "amount", label: "Amount", number: true, money: true, cell: (credit) => money(credit.amount) },
         { name: "note", label: "Note", wide: true, cell: (credit) => credit.note || "–" },
         { name: "reference", label: "Reference", cell: (credit) => credit.reference || "–" },
       ]} />`}
@@ -138,9 +139,10 @@ function Detail({ account, ask, version }) {
 }
 
 export function Accounts({ parameters }) {
-  const [open, setOpen] = useState(parameters.open || null);
+  const [at, set] = useParameters("accounts", parameters, { q: "", open: "" });
+  const [open, setOpen] = [at.open || null, (name) => set("open", name || "")];
+  const filter = at.q;
   const [asked, setAsked] = useState(null);
-  const [filter, setFilter] = useState("");
   const [version, setVersion] = useState(0);
   const [accounts, error, again, more] = usePages("/accounts", { q: useSettled(filter.trim()) }, 5000);
   // Sums of the accounts that spend most; of further ones, their details have them.
@@ -158,7 +160,7 @@ export function Accounts({ parameters }) {
   const state = (account) => (!account.enabled ? ["off", "disabled"] : Number(account.balance) <= 0 ? ["bad", "empty"] : ["good", "may spend"]);
   const create = html`<${Act} role="admin" kind="primary" onClick=${() => setAsked({ what: "new" })} data-new>New account<//>`;
   return html`<${Page} title="Accounts" lead="Who pays: balances, credits, and limits of all keys of an account together." actions=${create}>
-    <div class="filters"><${Field} label="Filter" grow value=${filter} onValue=${setFilter} placeholder="name" data-filter /></div>
+    <div class="filters"><${Field} label="Filter" grow value=${filter} onValue=${(q) => set("q", q)} placeholder="name" data-filter /></div>
     <${Failed} error=${error} />
     <${Card} flush title=${accounts ? `${count(accounts.total)} ${accounts.total === 1 ? "account" : "accounts"}` : "Accounts"} note=${accounts?.isCut ? `the first ${count(accounts.length)} by name are loaded; the filter searches all` : ""}>
       <${Table} caption="Accounts" id=${(account) => account.name} rows=${accounts} open=${open} onOpen=${setOpen} limit=${Infinity} onMore=${accounts?.isCut ? more : null}
@@ -167,18 +169,18 @@ export function Accounts({ parameters }) {
         columns=${[
           { name: "name", label: "Account", cell: (account) => html`<b>${account.name}</b>`, sort: (account) => account.name },
           { name: "state", label: "State", cell: (account) => html`<${Badge} tone=${state(account)[0]}>${state(account)[1]}<//>`, sort: (account) => state(account)[1] },
-          { name: "balance", label: "Balance", number: true, cell: (account) => html`<b>${money(account.balance)}</b>`, sort: (account) => Number(account.balance) },
-          { name: "today", label: "Spent today", number: true, cell: (account) => (spent(account) == null ? html`<span class="muted">in its details</span>` : html`<${Use} spent=${spent(account)} limit=${account.limits?.spend_per_day} period="today" />`), sort: (account) => Number(spent(account) || 0) },
-          { name: "charged", label: "Charged in all", number: true, cell: (account) => money(account.charged), sort: (account) => Number(account.charged) },
+          { name: "balance", label: "Balance", number: true, money: true, cell: (account) => html`<b>${money(account.balance)}</b>`, sort: (account) => Number(account.balance) },
+          { name: "today", label: "Spent today", number: true, money: true, cell: (account) => (spent(account) == null ? html`<span class="muted">in its details</span>` : html`<${Use} spent=${spent(account)} limit=${account.limits?.spend_per_day} period="today" />`), sort: (account) => Number(spent(account) || 0) },
+          { name: "charged", label: "Charged in all", number: true, money: true, cell: (account) => money(account.charged), sort: (account) => Number(account.charged) },
           { name: "limits", label: "Limits", wide: true, cell: (account) => limitWords(account.limits) || html`<span class="muted">none</span>` },
         ]} />
     <//>
     ${asked?.what === "new" && html`<${NewAccount} onClose=${() => setAsked(null)} onDone=${(name) => { setOpen(name); done(`${name} is made.`); }} />`}
-    ${asked?.what === "credit" && html`<${CreditForm} account=${asked.account} onClose=${() => setAsked(null)} onDone=${(answer) => done(answer.repeated ? "This reference was credited before: nothing has changed." : `The balance of ${asked.account.name} is ${money(answer.balance)}.`)} />`}
+    ${asked?.what === "credit" && html`<${CreditForm} account=${asked.account} onClose=${() => setAsked(null)} onDone=${(answer) => done(answer.repeated ? "This reference was credited before: nothing has changed." : `The balance of ${asked.account.name} is ${priced(answer.balance)}.`)} />`}
     ${asked?.what === "limits" && html`<${LimitForm} account=${asked.account} onClose=${() => setAsked(null)} onDone=${() => done(`The limits of ${asked.account.name} are changed.`)} />`}
     ${asked?.what === "switch" && html`<${Confirm} title=${`${asked.account.enabled ? "Disable" : "Enable"} ${asked.account.name}?`} verb=${asked.account.enabled ? "Disable" : "Enable"} tone=${asked.account.enabled ? "danger" : "primary"} onClose=${() => setAsked(null)}
       run=${async () => { await api.change("PATCH", pathOf(asked.account), { shown: asked.account, members: ["enabled"], body: { enabled: !asked.account.enabled } }); await done(`${asked.account.name} is ${asked.account.enabled ? "disabled" : "enabled"}.`); }}>
-      <p>${asked.account.enabled ? html`All keys of <b>${asked.account.name}</b> are refused with a 401 from then on. Requests under way end as usual.` : html`The keys of <b>${asked.account.name}</b> may spend its balance of ${money(asked.account.balance)} again.`}</p>
+      <p>${asked.account.enabled ? html`All keys of <b>${asked.account.name}</b> are refused with a 401 from then on. Requests under way end as usual.` : html`The keys of <b>${asked.account.name}</b> may spend its balance of ${priced(asked.account.balance)} again.`}</p>
     <//>`}
   <//>`;
 }

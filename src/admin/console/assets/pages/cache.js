@@ -36,22 +36,22 @@ export function Cache({ parameters }) {
     </div>
     <${Failed} error=${error} />
     ${total && html`<dl class="stats">
-      <${Stat} label="Saved, after surcharges" value=${amount(net(total))} tone=${net(total) < 0 ? "bad" : ""} note=${`of ${money(total.cost)} in all`} />
-      <${Stat} label="Saved by reads" value=${money(total.cache_saved)} />
-      <${Stat} label="Surcharge of writes" value=${money(total.cache_surcharge)} />
+      <${Stat} money label="Saved, after surcharges" value=${amount(net(total))} tone=${net(total) < 0 ? "bad" : ""} note=${`of ${money(total.cost)} in all`} />
+      <${Stat} money label="Saved by reads" value=${money(total.cache_saved)} />
+      <${Stat} money label="Surcharge of writes" value=${money(total.cache_surcharge)} />
       <${Stat} label="Input from caches" value=${percent(total.cached || 0, total.input)} note=${`${short(total.cached)} of ${short(total.input)} tokens`} />
     </dl>`}
     ${total && !cached && html`<${Card}><${Empty} title="Nothing came from a cache in this period">Long prompts that begin alike are cheaper when their provider caches them. <code>prompt_cache = "auto"</code> of a model or a key marks them in every client format.<//><//>`}
     ${cached && html`<${Card} title="Saved by day" note="after surcharges, UTC"><${Bars} names=${days} format=${amount} caption="Savings of reads from prompt caches, less the surcharges of writes, by day." series=${[{ name: "Saved", color: 2, values: days.map((name) => Math.max(0, saved.get(name) || 0)) }]} /><//>`}
     ${rows.length > 0 && html`<${Card} flush title=${`By ${at.group}`} note="the least cached first">
-      <${Table} caption=${`Cache savings by ${at.group}`} id=${(row) => row[at.group]} rows=${rows} order=${{ name: "share" }}
+      <${Table} key=${at.group} caption=${`Cache savings by ${at.group}`} id=${(row) => row[at.group]} rows=${rows} order=${{ name: "share" }}
         columns=${[
           { name: "name", label: GROUPS.find((g) => g.value === at.group).label, cell: (row) => html`<b>${row[at.group] || "none"}</b>`, sort: (row) => row[at.group] },
           { name: "share", label: "Input from caches", number: true, cell: (row) => html`<span class="use"><span>${percent(row.cached || 0, row.input)}</span><${Share} part=${share(row)} label=${percent(row.cached || 0, row.input)} /></span>`, sort: share },
           { name: "input", label: "Input", number: true, cell: (row) => short(row.input), sort: (row) => row.input },
-          { name: "saved", label: "Saved", number: true, cell: (row) => money(row.cache_saved), sort: (row) => Number(row.cache_saved) },
-          { name: "surcharge", label: "Surcharge", number: true, cell: (row) => money(row.cache_surcharge), sort: (row) => Number(row.cache_surcharge) },
-          { name: "net", label: "Net", number: true, cell: (row) => html`<b>${amount(net(row))}</b>`, sort: net },
+          { name: "saved", label: "Saved", number: true, money: true, cell: (row) => money(row.cache_saved), sort: (row) => Number(row.cache_saved) },
+          { name: "surcharge", label: "Surcharge", number: true, money: true, cell: (row) => money(row.cache_surcharge), sort: (row) => Number(row.cache_surcharge) },
+          { name: "net", label: "Net", number: true, money: true, cell: (row) => html`<b>${amount(net(row))}</b>`, sort: net },
         ]} />
     <//>`}
   <//>`;

@@ -3,7 +3,8 @@ import { html, useState } from "../lib/html.js";
 import * as api from "../lib/api.js";
 import { ago, bytes, count, moment, span } from "../lib/format.js";
 import { Table } from "../lib/table.js";
-import { Act, Badge, Card, Choice, Code, Confirm, Empty, Failed, Faults, Field, Notice, Page, say, useLoad } from "../lib/ui.js";
+import { Act, Badge, Card, Choice, Code, Confirm, Empty, Failed, Faults, Field, Notice, Page, say, useLoad, usePages } from "../lib/ui.js";
+import { useParameters } from "./usage.js";
 
 const nameOf = (path) => path.split("/").pop();
 
@@ -84,9 +85,8 @@ function Fleet() {
   <//>`;
 }
 
-function Effective() {
+function Effective({ filter, setFilter }) {
   const [text, error] = useLoad(() => api.text("/config"), []);
-  const [filter, setFilter] = useState("");
   const lines = (text || "").split("\n");
   const shown = filter ? lines.filter((line) => line.startsWith("[") || line.toLowerCase().includes(filter.toLowerCase())).filter((line, i, all) => !line.startsWith("[") || !(all[i + 1] || "[").startsWith("[")) : lines;
   return html`<${Card} title="In effect" note="all files and defaults together, secrets masked">
@@ -124,14 +124,22 @@ function CheckTexts() {
 
 const KEPT = new Set(["seq", "time", "actor", "role", "client", "request_id", "action", "object", "outcome", "prev", "code", "change"]);
 
-function History() {
+// Lines of the history: sign-ins are many, and hide the changes.
+const TOPICS = [
+  { value: "changes", label: "Changes" },
+  { value: "sign_ins", label: "Sign-ins" },
+  { value: "all", label: "All" },
+];
+
+function History({ topic, setTopic }) {
   const [asked, setAsked] = useState(null);
-  const [page, error, again] = useLoad(() => api.get("/audit?limit=200"), []);
-  const lines = page?.items || [];
-  return html`<${Card} flush title="History" note="changes through the API, the latest first">
+  const [lines, error, again, more] = usePages("/audit", { topic: topic === "all" ? "" : topic });
+  const empty = topic === "sign_ins" ? "No sign-in yet" : "No change yet";
+  return html`<${Card} flush title="History" note="of the API, the latest first"
+    actions=${html`<${Choice} label="Lines" hideLabel value=${topic} onValue=${setTopic} options=${TOPICS} />`}>
     <${Failed} error=${error} />
-    <${Table} compact caption="Audit log" id=${(line) => line.seq} rows=${lines}
-      empty=${page && html`<${Empty} title="No change yet">Each change through the API leaves a line here: who, what, and the entry before and afterwards. Changes by hand are not in it.<//>`}
+    <${Table} compact caption="Audit log" id=${(line) => line.seq} rows=${lines} limit=${Infinity} onMore=${lines?.isCut ? more : null}
+      empty=${html`<${Empty} title=${empty}>Each change through the API leaves a line here: who, what, and the entry before and afterwards. Changes by hand are not in it.<//>`}
       detail=${(line) => html`<div class="opened"><${Code} label="Details of the change" text=${JSON.stringify(Object.fromEntries(Object.entries(line).filter(([name, value]) => !KEPT.has(name) && value != null)), null, 2)} /></div>`}
       columns=${[
         { name: "time", label: "Time", cell: (line) => moment(line.time) },
@@ -147,8 +155,11 @@ function History() {
   <//>`;
 }
 
-export function Configuration() {
-  const [tab, setTab] = useState("state");
+const DEFAULTS = { tab: "state", topic: "changes", q: "" };
+
+export function Configuration({ parameters }) {
+  const [at, set] = useParameters("config", parameters, DEFAULTS);
+  const { tab } = at;
   const [failed, setFailed] = useState(null);
   const [loaded, error, again] = useLoad(async () => {
     const [instance, files] = await Promise.all([api.get("/instance"), api.get("/config/files")]);
@@ -167,15 +178,15 @@ export function Configuration() {
   const differing = loaded?.files.filter((file) => file.changed) || [];
   const changed = differing.filter((file) => file.kind !== "gateway").length;
   return html`<${Page} title="Configuration" lead="What is loaded, and was the last change taken?" actions=${html`<${Act} role="operate" kind=${changed ? "primary" : ""} onClick=${reload}>Reload<//>`}>
-    <${Choice} label="Part" hideLabel value=${tab} onValue=${setTab} options=${[{ value: "state", label: "State" }, { value: "effective", label: "In effect" }, { value: "check", label: "Check a text" }, { value: "history", label: "History" }]} />
+    <${Choice} label="Part" hideLabel value=${tab} onValue=${(value) => set("tab", value)} options=${[{ value: "state", label: "State" }, { value: "effective", label: "In effect" }, { value: "check", label: "Check a text" }, { value: "history", label: "History" }]} />
     <${Failed} error=${failed || error} />
     ${tab === "state" && loaded && html`
       ${changed > 0 && html`<${Notice} tone="warn" title=${`${changed} ${changed === 1 ? "file has" : "files have"} changed on disk.`}>A reload reads all files, checks them, and takes all of it or nothing.<//>`}
       ${differing.length > 0 && html`<${Pending} versions=${differing.map((file) => file.etag).join(" ")} />`}
       <${Reload} reload=${loaded.reload} /><${Files} files=${loaded.files} /><${Fleet} />
       ${!loaded.writes && html`<${Notice} tone="info">The API does not change files: <code>admin.writes</code> is false.<//>`}`}
-    ${tab === "effective" && html`<${Effective} />`}
+    ${tab === "effective" && html`<${Effective} filter=${at.q} setFilter=${(q) => set("q", q)} />`}
     ${tab === "check" && html`<${CheckTexts} />`}
-    ${tab === "history" && html`<${History} />`}
+    ${tab === "history" && html`<${History} topic=${at.topic} setTopic=${(topic) => set("topic", topic)} />`}
   <//>`;
 }

@@ -1,6 +1,7 @@
 // Form of a key: its permissions and limits. Empty fields set no limit.
 import { html, useState } from "../lib/html.js";
 import * as api from "../lib/api.js";
+import { inCurrency } from "../lib/format.js";
 import { Code, Dialog, Failed, Field, useId } from "../lib/ui.js";
 
 const LIMITS = [
@@ -32,7 +33,7 @@ export function limitsOf(texts, before) {
 
 export function LimitFields({ texts, set, error }) {
   return html`<div class="fields">
-    ${LIMITS.map(([name, label, example]) => html`<${Field} label=${label} value=${texts[name]} onValue=${(text) => set(name, text)} placeholder=${`none, or ${example}`} inputmode="decimal" error=${error?.field?.endsWith(name) ? error.message : ""} />`)}
+    ${LIMITS.map(([name, label, example]) => html`<${Field} label=${AMOUNTS.includes(name) ? inCurrency(label) : label} value=${texts[name]} onValue=${(text) => set(name, text)} placeholder=${`none, or ${example}`} inputmode="decimal" error=${error?.field?.endsWith(name) ? error.message : ""} />`)}
   </div>`;
 }
 

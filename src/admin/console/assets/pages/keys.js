@@ -1,12 +1,14 @@
 // Who may do what? Keys with their permissions, limits and use.
-import { html, useState } from "../lib/html.js";
+import { html, useEffect, useState } from "../lib/html.js";
 import * as api from "../lib/api.js";
-import { count, day, money, moment, percent } from "../lib/format.js";
+import { count, day, money, moment, percent, priced } from "../lib/format.js";
 import { Share } from "../lib/plot.js";
 import { Facts, Table } from "../lib/table.js";
 import { Act, Badge, Card, Confirm, Empty, Failed, Field, Page, say, useLoad, usePages, useSettled } from "../lib/ui.js";
 import { KEY_MEMBERS, KeyForm, NewKey } from "./key_form.js";
 import { LimitUse } from "./limit_use.js";
+import { removeExpired } from "./playground_key.js";
+import { useParameters } from "./usage.js";
 
 const STATES = { usable: ["good", "usable"], disabled: ["off", "disabled"], expired: ["warn", "expired"] };
 const pathOf = (key) => `/keys/${api.segment(key.name)}`;
@@ -24,8 +26,8 @@ export const limitWords = (limits) =>
     limits?.requests_per_minute && `${count(limits.requests_per_minute)} requests/min`,
     limits?.tokens_per_minute && `${count(limits.tokens_per_minute)} tokens/min`,
     limits?.concurrent && `${count(limits.concurrent)} at a time`,
-    limits?.spend_per_day && `${money(limits.spend_per_day)} a day`,
-    limits?.spend_per_month && `${money(limits.spend_per_month)} a month`,
+    limits?.spend_per_day && `${priced(limits.spend_per_day)} a day`,
+    limits?.spend_per_month && `${priced(limits.spend_per_month)} a month`,
   ].filter(Boolean).join(", ");
 
 // Use of one key, however many there are.
@@ -59,8 +61,8 @@ function Detail({ item, act, edit }) {
       ["Client certificates", item.certificates && item.certificates.join(", ")],
       ["AWS access key", item.access_key && html`<code>${item.access_key}</code>`],
       ["Earlier texts", item.previous?.length > 0 && item.previous.map((text) => html`<div><code>${text.sha256}</code> until ${moment(text.until)}</div>`)],
-      ["Spent today", use && money(use.today.cost)],
-      ["Spent this month", month && money(month.cost)],
+      ["Spent today", use && priced(use.today.cost)],
+      ["Spent this month", month && priced(month.cost)],
       ["Requests this month", month && (month.requests ? `${count(month.requests)}, ${count(month.failed)} failed` : "none")],
     ]} />
     <${LimitUse} path=${pathOf(item)} title="Limits in use" />
@@ -85,15 +87,19 @@ const QUESTIONS = {
 };
 
 export function Keys({ parameters }) {
-  const [filter, setFilter] = useState(parameters.q || "");
+  const [at, set] = useParameters("keys", parameters, { q: "", open: "" });
+  const [open, setOpen] = [at.open || null, (name) => set("open", name || "")];
+  const filter = at.q;
   const [form, setForm] = useState(null);
   const [asked, setAsked] = useState(null);
   const [made, setMade] = useState(null);
   const [grace, setGrace] = useState("24h");
-  const [open, setOpen] = useState(parameters.open || null);
   const [failed, setFailed] = useState(null);
   const [keys, error, again, more] = usePages("/keys", { q: useSettled(filter.trim()) });
   const [accounts] = useLoad(() => api.all("/accounts", 1000).catch(() => []), []);
+  useEffect(() => {
+    removeExpired().then((removed) => removed > 0 && again());
+  }, []);
   // Sums of the keys that spend most; of further ones, their details have them.
   const [use] = useLoad(async () => {
     const read = async (from) => {
@@ -151,7 +157,7 @@ export function Keys({ parameters }) {
   };
   const create = html`<${Act} role="admin" kind="primary" onClick=${() => setForm({})} data-new>New key<//>`;
   return html`<${Page} title="Keys" lead="Who may use the gateway, for which models, and how much of their limits is used." actions=${create}>
-    <div class="filters"><${Field} label="Filter" grow value=${filter} onValue=${setFilter} placeholder="name, account, state, model" data-filter /></div>
+    <div class="filters"><${Field} label="Filter" grow value=${filter} onValue=${(q) => set("q", q)} placeholder="name, account, state, model" data-filter /></div>
     <${Failed} error=${failed || error} />
     <${Card} flush title=${keys ? `${count(keys.total)} ${keys.total === 1 ? "key" : "keys"}` : "Keys"} note=${keys?.isCut ? `the first ${count(keys.length)} by name are loaded; the filter searches all` : ""}>
       <${Table} caption="Keys" id=${(key) => key.name} rows=${keys} open=${open} onOpen=${setOpen} limit=${Infinity} onMore=${keys?.isCut ? more : null}
@@ -163,8 +169,8 @@ export function Keys({ parameters }) {
           { name: "account", label: "Account", cell: (key) => key.account || html`<span class="muted">none</span>`, sort: (key) => key.account || "" },
           { name: "models", label: "Models", wide: true, cell: (key) => (key.models ? key.models.join(", ") : html`<span class="muted">all</span>`) },
           { name: "limits", label: "Limits", wide: true, cell: (key) => limitWords(key.limits) || html`<span class="muted">none</span>` },
-          { name: "today", label: "Spent today", number: true, cell: (key) => (use && !of("today", key) ? html`<span class="muted">in its details</span>` : html`<${Use} spent=${of("today", key)?.cost} limit=${key.limits.spend_per_day} period="today" />`), sort: (key) => Number(of("today", key)?.cost || 0) },
-          { name: "requests", label: "This month", number: true, cell: (key) => (of("month", key) ? `${count(of("month", key).requests)} requests` : html`<span class="muted">in its details</span>`), sort: (key) => of("month", key)?.requests || 0 },
+          { name: "today", label: "Spent today", number: true, money: true, cell: (key) => (use && !of("today", key) ? html`<span class="muted">in its details</span>` : html`<${Use} spent=${of("today", key)?.cost} limit=${key.limits.spend_per_day} period="today" />`), sort: (key) => Number(of("today", key)?.cost || 0) },
+          { name: "month", label: "Spent this month", number: true, money: true, cell: (key) => (use && !of("month", key) ? html`<span class="muted">in its details</span>` : html`<${Use} spent=${of("month", key)?.cost} limit=${key.limits.spend_per_month} period="this month" />`), sort: (key) => Number(of("month", key)?.cost || 0) },
           { name: "expires", label: "Expires", cell: (key) => (key.expires ? moment(key.expires).slice(0, 10) : html`<span class="muted">never</span>`), sort: (key) => key.expires || "9" },
         ]} />
     <//>

@@ -1,7 +1,7 @@
 // Limits of a key or an account with what is used of them, as bars.
 import { html } from "../lib/html.js";
 import * as api from "../lib/api.js";
-import { count, money, percent, span } from "../lib/format.js";
+import { count, percent, priced, span } from "../lib/format.js";
 import { Share } from "../lib/plot.js";
 import { Failed, useLoad } from "../lib/ui.js";
 
@@ -9,8 +9,8 @@ export const LABELS = {
   requests_per_minute: ["Requests per minute", count],
   tokens_per_minute: ["Tokens per minute", count],
   concurrent: ["Concurrent requests", count],
-  spend_per_day: ["Spend today (UTC)", money],
-  spend_per_month: ["Spend this month (UTC)", money],
+  spend_per_day: ["Spend today (UTC)", priced],
+  spend_per_month: ["Spend this month (UTC)", priced],
 };
 
 function Bar({ item }) {

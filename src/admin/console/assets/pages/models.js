@@ -1,11 +1,12 @@
 // What happens if I ask for X? Models with their targets, what is in effect for them, and how a name resolves.
 import { html, useState } from "../lib/html.js";
 import * as api from "../lib/api.js";
-import { count, duration, money } from "../lib/format.js";
+import { count, duration, money, priced } from "../lib/format.js";
 import { Share } from "../lib/plot.js";
 import { Facts, Table } from "../lib/table.js";
 import { Badge, Card, Empty, Failed, Field, Page, useLive, useLoad } from "../lib/ui.js";
 import { toneOf, wordOf } from "./targets.js";
+import { useParameters } from "./usage.js";
 
 const FORMATS = ["chat", "messages", "responses", "generate", "converse"];
 
@@ -47,7 +48,7 @@ function Detail({ model }) {
         ["Broken streams", retry.continue ? "continued by another target" : "not continued"],
         ["Alias for Claude Code", model.alias],
         ["Owner", model.owned_by],
-        ...Object.entries(model.price || {}).map(([kind, amount]) => [`Price, ${kind.replaceAll("_", " ")}`, `${money(amount)}${["search", "request"].includes(kind) ? " each" : " per million"}`]),
+        ...Object.entries(model.price || {}).map(([kind, amount]) => [`Price, ${kind.replaceAll("_", " ")}`, `${priced(amount)}${["search", "request"].includes(kind) ? " each" : " per million"}`]),
         ["Price", model.price ? null : "none: usage of this model costs nothing"],
       ]} /></div>
     </div>
@@ -82,8 +83,9 @@ function Resolve() {
 
 export function Models({ parameters }) {
   useLive();
-  const [filter, setFilter] = useState(parameters.q || "");
-  const [open, setOpen] = useState(parameters.open || null);
+  const [at, set] = useParameters("models", parameters, { q: "", open: "" });
+  const [open, setOpen] = [at.open || null, (id) => set("open", id || "")];
+  const filter = at.q;
   const [models, error] = useLoad(() => api.all("/models"), [], 10_000);
   const rows = (models || []).filter((m) => `${m.id} ${m.alias || ""} ${m.owned_by} ${m.targets.map((t) => t.provider).join(" ")}`.toLowerCase().includes(filter.toLowerCase()));
   const worst = (m) => {
@@ -93,7 +95,7 @@ export function Models({ parameters }) {
   };
   return html`<${Page} title="Models" lead="What clients can ask for, and where their requests go.">
     <${Resolve} />
-    <div class="filters"><${Field} label="Filter" grow value=${filter} onValue=${setFilter} placeholder="model, owner, provider" data-filter /></div>
+    <div class="filters"><${Field} label="Filter" grow value=${filter} onValue=${(q) => set("q", q)} placeholder="model, owner, provider" data-filter /></div>
     <${Failed} error=${error} />
     <${Card} flush title=${`${rows.length} models`}>
       <${Table} caption="Models" id=${(m) => m.id} rows=${rows} open=${open} onOpen=${setOpen} detail=${(m) => html`<${Detail} model=${m} />`}
@@ -104,7 +106,7 @@ export function Models({ parameters }) {
           { name: "targets", label: "Targets", wide: true, cell: (m) => m.targets.map((t) => `${t.provider}/${t.model}`).slice(0, 3).join(", ") + (m.targets.length > 3 ? ` and ${m.targets.length - 3} more` : "") },
           { name: "policy", label: "Balancing", cell: (m) => (m.targets.length > 1 ? m.policy : html`<span class="muted">one target</span>`) },
           { name: "context", label: "Context", number: true, cell: (m) => count(m.context_window), sort: (m) => m.context_window || 0 },
-          { name: "price", label: "Price per million", number: true, cell: (m) => listPrice(m.price) || html`<span class="muted">none</span>`, sort: (m) => Number(m.price?.input || 0) },
+          { name: "price", label: "Price per million", number: true, money: true, cell: (m) => listPrice(m.price) || html`<span class="muted">none</span>`, sort: (m) => Number(m.price?.input || 0) },
         ]} />
     <//>
   <//>`;

@@ -1,7 +1,7 @@
 // Is it well, and if not, what is not? Faults first, then rates, latencies, spend.
 import { html } from "../lib/html.js";
 import * as api from "../lib/api.js";
-import { ago, clock, count, day, duration, money, percent, short, span } from "../lib/format.js";
+import { ago, clock, count, day, duration, money, percent, priced, short, span } from "../lib/format.js";
 import { live, points, quantile, rates, window } from "../lib/live.js";
 import { Lines, Share, Spark } from "../lib/plot.js";
 import { Table } from "../lib/table.js";
@@ -15,6 +15,21 @@ let instance = null;
 // Gateways that share a store, as they were loaded last.
 let fleet = null;
 
+// Share of failed requests from which it is not well, if there are at least so many of them.
+const TOO_MANY = 0.05;
+const FEWEST = 3;
+
+// Returns what the errors of the last minute amount to: their share of the requests, the tone of too many of them, and a sentence.
+export function troubleOf(minute) {
+  const now = minute && rates(minute);
+  const of = (rate) => (now?.requests ? rate / now.requests : 0);
+  const isMuch = (rate) => of(rate) > TOO_MANY && Math.round(rate * minute.seconds) >= FEWEST;
+  if (!now) return { share: 0, tone: "", text: "" };
+  if (isMuch(now.faults)) return { share: of(now.errors), tone: "bad", text: `${percent(of(now.faults), 1)} of the requests of the last minute have failed at a provider or the gateway.` };
+  if (isMuch(now.errors)) return { share: of(now.errors), tone: "warn", text: `${percent(of(now.errors), 1)} of the requests of the last minute were refused because of the client.` };
+  return { share: of(now.errors), tone: "", text: "" };
+}
+
 // Returns what is not well, the worst first: [tone, sentence, page].
 export function faultsOf() {
   const faults = [];
@@ -27,6 +42,8 @@ export function faultsOf() {
     if (toneOf(target.state) === "bad") faults.push(["bad", `${target.provider}/${target.model} gets no requests: ${target.reason}.`, "targets"]);
     if (toneOf(target.state) === "warn") faults.push(["warn", `${target.provider}/${target.model}: ${target.reason}.`, "targets"]);
   }
+  const trouble = troubleOf(window(60));
+  if (trouble.tone) faults.push([trouble.tone, trouble.text, "errors"]);
   if (fleet && !fleet.same_config) faults.push(["warn", `The ${fleet.gateways.length} gateways of the fleet do not have the same configuration.`, "config"]);
   for (const gateway of fleet?.gateways.slice(1) || []) {
     if (!gateway.ready && !gateway.draining) faults.push(["warn", `The gateway at ${gateway.address} is not ready for requests.`, "config"]);
@@ -55,15 +72,15 @@ function Stats({ today }) {
   const slow = minute && quantile("duration", 0.95, minute);
   const own = (minute && quantile("overhead", 0.5, minute)) ?? null;
   const series = (read) => points(5, read).slice(-36).map(([, value]) => value);
-  const share = now?.requests ? now.errors / now.requests : 0;
+  const { share, tone } = troubleOf(minute);
   const total = today?.total;
   return html`<dl class="stats">
     <${Stat} label="Requests" value=${now ? short(now.requests) : "–"} unit="per second" note=${`${count(live.totals?.in_flight)} under way`}><${Spark} values=${series((w) => rates(w).requests)} /><//>
-    <${Stat} label="Errors" value=${now ? percent(share, 1, share && share < 0.1 ? 1 : 0) : "–"} unit="of requests" tone=${share > 0.05 ? "bad" : ""} note=${now?.faults > 0 ? `${short(now.faults)}/s not by the client` : now?.errors > 0 ? "all by the client" : "none"}><${Spark} values=${series((w) => rates(w).errors)} color=${3} /><//>
+    <${Stat} label="Errors" value=${now ? percent(share, 1, share && share < 0.1 ? 1 : 0) : "–"} unit="of requests" tone=${tone} note=${now?.faults > 0 ? `${short(now.faults)}/s not by the client` : now?.errors > 0 ? "all by the client" : "none"}><${Spark} values=${series((w) => rates(w).errors)} color=${3} /><//>
     <${Stat} label="First token, median" value=${duration(first)} note=${`the gateway adds ${duration(own)}`}><${Spark} values=${series((w) => quantile("first_token", 0.5, w))} color=${1} /><//>
     <${Stat} label="Answer, 95th percentile" value=${duration(slow)} note=${`${duration(minute && quantile("duration", 0.5, minute))} median`}><${Spark} values=${series((w) => quantile("duration", 0.95, w))} color=${1} /><//>
     <${Stat} label="Tokens" value=${now ? short(now.input + now.output) : "–"} unit="per second" note=${now ? `${short(now.input)} in, ${short(now.output)} out` : ""}><${Spark} values=${series((w) => rates(w).input + rates(w).output)} color=${2} /><//>
-    <${Stat} label="Spend today" value=${total ? money(total.cost) : "–"} unit="UTC" note=${now && now.cost > 0 ? `${money((now.cost * 3600).toFixed(4))} per hour at present` : total ? `${count(total.requests)} requests` : ""}><${Spark} values=${series((w) => rates(w).cost)} color=${4} /><//>
+    <${Stat} money label="Spend today" value=${total ? money(total.cost) : "–"} unit="UTC" note=${now && now.cost > 0 ? `${priced((now.cost * 3600).toFixed(4))} per hour at present` : total ? `${count(total.requests)} requests` : ""}><${Spark} values=${series((w) => rates(w).cost)} color=${4} /><//>
   </dl>`;
 }
 
@@ -78,7 +95,7 @@ function Latest() {
         { name: "model", label: "Model", wide: true, cell: (row) => row.model || "–" },
         { name: "key", label: "Key", cell: (row) => row.key || "–" },
         { name: "duration", label: "Duration", number: true, cell: (row) => duration(row.duration_ms) },
-        { name: "cost", label: "Cost", number: true, cell: (row) => money(row.cost) },
+        { name: "cost", label: "Cost", number: true, money: true, cell: (row) => money(row.cost) },
       ]} />
   <//>`;
 }
@@ -91,7 +108,7 @@ function Spenders({ report }) {
   return html`<${Card} title="Models today" note=${paid ? "by cost" : "by requests"} actions=${html`<a href="#/usage?group=model">Usage</a>`}>
     ${rows.length === 0
       ? html`<${Empty} title="No usage today">Sums of the day (UTC) show here, a moment after a request has ended.<//>`
-      : html`<ul class="ranks">${rows.map((row) => html`<li><span>${row.model || "–"}</span><b>${paid ? money(row.cost) : `${count(row.requests)} requests`}</b><${Share} part=${value(row) / most} label=${`${Math.round((100 * value(row)) / most)} % of the highest`} /></li>`)}</ul>`}
+      : html`<ul class="ranks">${rows.map((row) => html`<li><span>${row.model || "–"}</span><b>${paid ? priced(row.cost) : `${count(row.requests)} requests`}</b><${Share} part=${value(row) / most} label=${`${Math.round((100 * value(row)) / most)} % of the highest`} /></li>`)}</ul>`}
   <//>`;
 }
 

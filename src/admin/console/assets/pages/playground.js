@@ -1,10 +1,11 @@
 // Does it work through the gateway? A prompt in the four formats, as a client sends it; side by side; and explained.
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import * as api from "../lib/api.js";
-import { count, duration, money } from "../lib/format.js";
+import { count, duration, priced } from "../lib/format.js";
 import { live } from "../lib/live.js";
 import { Facts } from "../lib/table.js";
 import { Act, Badge, Card, Check, Choice, Code, Failed, Field, Notice, Page, may, say, useLive, useLoad } from "../lib/ui.js";
+import { makeKey, removeKey } from "./playground_key.js";
 import { FORMATS, curl, requestOf, run } from "./playground_run.js";
 import { baseUrl } from "./setup.js";
 import { toneOf, wordOf } from "./targets.js";
@@ -27,7 +28,7 @@ function Recorded({ id }) {
   return html`<${Facts} facts=${[
     ["Went to", `${row.provider} / ${row.upstream_model}`],
     ["Tokens", `${count(row.input_tokens)} in, ${count(row.output_tokens)} out`],
-    ["Cost", money(row.cost)],
+    ["Cost", priced(row.cost)],
     ["Attempts", row.attempts > 1 ? `${row.attempts}: ${row.tried || ""}` : null],
   ]} />`;
 }
@@ -55,7 +56,7 @@ function Answer({ state }) {
 
 function Explained({ found, format, sent }) {
   return html`<div class="explained">
-    <p>${found.input_tokens != null && html`About <b>${count(found.input_tokens)}</b> input tokens${found.input_cost != null && html`, which cost <b>${money(found.input_cost)}</b>`}. `}${found.targets.length} ${found.targets.length === 1 ? "target" : "targets"} of <b>${found.model}</b>:</p>
+    <p>${found.input_tokens != null && html`About <b>${count(found.input_tokens)}</b> input tokens${found.input_cost != null && html`, which cost <b>${priced(found.input_cost)}</b>`}. `}${found.targets.length} ${found.targets.length === 1 ? "target" : "targets"} of <b>${found.model}</b>:</p>
     ${found.targets.map((target, index) => html`<section class="target">
       <h4>${target.model} <span class="muted">at ${target.provider}</span> ${target.target && html`<${Badge} tone=${toneOf(target.target.state)}>${wordOf(target.target.state)}<//>`}</h4>
       ${target.error
@@ -132,12 +133,10 @@ export function Playground({ parameters }) {
     setKey(text);
   };
   const make = async () => {
-    const name = `playground-${Date.now().toString(36)}`;
     try {
-      const expires = `${new Date(Date.now() + 600_000).toISOString().slice(0, 19)}Z`;
-      const answer = await api.post("/keys", { name, expires, limits: { spend_per_day: "1" } });
+      const { name, text } = await makeKey();
       kept.made = name;
-      keep(answer.key);
+      keep(text);
       say(`The key ${name} holds for ten minutes and may spend 1.00.`);
       setError(null);
     } catch (failure) {
@@ -145,7 +144,7 @@ export function Playground({ parameters }) {
     }
   };
   const forget = async () => {
-    await api.remove(`/keys/${api.segment(kept.made)}`).catch(() => null);
+    await removeKey(kept.made).catch(() => null);
     say(`The key ${kept.made} is deleted.`);
     kept.made = "";
     keep("");

@@ -1,7 +1,7 @@
 // What is under way, what has just ended, and what was used? One row for each request: its shape, timing and price, never its text.
 import { html, useEffect, useRef, useState } from "../lib/html.js";
 import * as api from "../lib/api.js";
-import { bytes, clock, count, day, duration, moment, money, span } from "../lib/format.js";
+import { bytes, clock, count, day, duration, moment, money, priced, span } from "../lib/format.js";
 import { live, setPaused, underWay } from "../lib/live.js";
 import { Facts, Table } from "../lib/table.js";
 import { Badge, Card, Choice, Empty, Failed, Field, Notice, Page, useLive, useSettled } from "../lib/ui.js";
@@ -47,7 +47,7 @@ function Detail({ row }) {
       ["Speed", row.stream && row.output_tokens > 1 && row.first_token_ms < row.duration_ms ? `${Math.round((1000 * row.output_tokens) / (row.duration_ms - row.first_token_ms))} tokens per second` : null],
       ["Body", row.request_bytes != null && `${bytes(row.request_bytes)} in, ${bytes(row.response_bytes)} out${row.frames ? `, ${count(row.frames)} frames` : ""}`],
       ["Account", row.account],
-      ["Cost", money(row.cost)],
+      ["Cost", priced(row.cost)],
     ]} />
   </div>`;
 }
@@ -62,7 +62,7 @@ const COLUMNS = [
   { name: "first", label: "First token", number: true, kind: "minor", cell: (row) => duration(row.first_token_ms), sort: (row) => row.first_token_ms ?? -1 },
   { name: "duration", label: "Duration", number: true, cell: (row) => duration(row.duration_ms), sort: (row) => row.duration_ms },
   { name: "tokens", label: "In / out", number: true, cell: (row) => (row.input_tokens == null && row.output_tokens == null ? "–" : `${count(row.input_tokens)} / ${count(row.output_tokens)}`), sort: (row) => (row.input_tokens || 0) + (row.output_tokens || 0) },
-  { name: "cost", label: "Cost", number: true, cell: (row) => money(row.cost), sort: (row) => Number(row.cost || 0) },
+  { name: "cost", label: "Cost", number: true, money: true, cell: (row) => money(row.cost), sort: (row) => Number(row.cost || 0) },
 ];
 
 // Days are needed where more than the last minutes are shown.
@@ -127,7 +127,7 @@ function Stored({ filter, only, period, setPeriod }) {
   const text = useSettled(filter.trim());
   const from = fromOf(period);
   const [items, error, busy, more] = useRecords({ from, to: day(), ...searchOf(text, only) }, text);
-  const note = `${from} to ${day()} UTC, the latest first. Times are local.`;
+  const note = `${from} to ${day()} UTC, the latest are loaded first. Times are local.`;
   return html`<div class="filters"><${Field} label="Period" kind="select" options=${PERIODS} value=${period} onValue=${setPeriod} /></div>
     <${Failed} error=${error} />
     <${Card} flush title=${items ? `${count(items.length)}${more ? " and more" : ""} ${items.length === 1 && !more ? "record" : "records"}` : "Records"} note=${note}>

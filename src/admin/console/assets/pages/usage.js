@@ -1,8 +1,8 @@
 // What did it cost? Sums of the ledger by time or by name, times also split by name. Days are UTC; rows and others add up to
 // the total.
-import { html, useState } from "../lib/html.js";
+import { html, useRef, useState } from "../lib/html.js";
 import * as api from "../lib/api.js";
-import { count, day, money, percent, short } from "../lib/format.js";
+import { count, day, inCurrency, money, percent, priced, short } from "../lib/format.js";
 import { Bars, Share } from "../lib/plot.js";
 import { Table } from "../lib/table.js";
 import { Card, Choice, Empty, Failed, Field, Page, Stat, useLoad } from "../lib/ui.js";
@@ -43,9 +43,13 @@ export const METRICS = [
 // The parameters of the page are in the address, so that a link shows the same.
 export function useParameters(page, given, defaults) {
   const [all, setAll] = useState({ ...defaults, ...given });
+  const latest = useRef(all);
   const set = (name, value, more) => {
-    const next = { ...all, [name]: value, ...more };
+    const next = { ...latest.current, [name]: value, ...more };
+    latest.current = next;
     setAll(next);
+    // What ends after its page was left does not change the address of another one.
+    if ((location.hash.replace(/^#\/?/, "").split("?")[0] || "overview") !== page) return;
     const shown = Object.fromEntries(Object.entries(next).filter(([key, text]) => text !== "" && text !== defaults[key]));
     history.replaceState(null, "", `#/${page}${api.query(shown)}`);
   };
@@ -127,23 +131,23 @@ export function Usage({ parameters }) {
     </div>
     <${Failed} error=${error} />
     ${total && html`<dl class="stats">
-      <${Stat} label="Cost" value=${money(total.cost)} note=${total.requests ? `${money((Number(total.cost) / total.requests).toFixed(6))} per request` : ""} />
+      <${Stat} money label="Cost" value=${money(total.cost)} note=${total.requests ? `${money((Number(total.cost) / total.requests).toFixed(6))} per request` : ""} />
       <${Stat} label="Requests" value=${short(total.requests)} note=${`${count(total.failed)} failed, ${percent(total.failed, total.requests)}`} />
       <${Stat} label="Input" value=${short(total.input)} unit="tokens" note=${`${percent(total.cached || 0, total.input)} from caches`} />
       <${Stat} label="Output" value=${short(total.output)} unit="tokens" note=${total.reasoning ? `${percent(total.reasoning, total.output)} reasoning` : ""} />
-      <${Stat} label="Saved by caches" value=${money((Number(total.cache_saved) - Number(total.cache_surcharge)).toFixed(9))} note=${html`<a href="#/cache">Cache savings</a>`} />
+      <${Stat} money label="Saved by caches" value=${money((Number(total.cache_saved) - Number(total.cache_surcharge)).toFixed(9))} note=${html`<a href="#/cache">Cache savings</a>`} />
     </dl>`}
     ${!report ? null : !total.requests
       ? html`<${Card}><${Empty} title="No usage in this period">Each request of a key is summed here, a moment after it has ended. Models without a price cost nothing: <code>[model.price]</code> in routes.toml sets one.<//><//>`
-      : html`<${Card} title=${`${metric.label} by ${split ? `${at.group} and ${split}` : at.group}`} note=${`${from} to ${day()}, UTC${split ? `; the ${TOP} largest` : ""}`}>
+      : html`<${Card} title=${`${metric.value === "cost" ? inCurrency(metric.label) : metric.label} by ${split ? `${at.group} and ${split}` : at.group}`} note=${`${from} to ${day()}, UTC${split ? `; the ${TOP} largest` : ""}`}>
           ${rows.length > 0 && (isTime(at.group) ? html`<${TimePlot} group=${at.group} split=${split} rows=${rows} metric=${metric} from=${from} total=${total} />` : html`<${NamePlot} group=${at.group} rows=${rows} metric=${metric} total=${total} />`)}
         <//>
         <${Card} flush title="All numbers" note=${report?.others ? "The largest rows; the others are summed in the last line." : `${rows.length} rows`}>
-          <${Table} caption=${`Usage by ${group.replace(",", " and ")}`} id=${(row) => `${row[at.group]}\n${split && (row.is_others ? "" : `=${row[split]}`)}`} rows=${rows} order=${isTime(at.group) ? { name: "name", down: true } : { name: "cost", down: true }}
+          <${Table} key=${group} caption=${`Usage by ${group.replace(",", " and ")}`} id=${(row) => `${row[at.group]}\n${split && (row.is_others ? "" : `=${row[split]}`)}`} rows=${rows} order=${isTime(at.group) ? { name: "name", down: true } : { name: "cost", down: true }}
             columns=${[
               { name: "name", label: labelOf(at.group), cell: (row) => html`<b>${name(row)}</b>`, sort: (row) => row[at.group] },
               ...(split ? [{ name: "split", label: labelOf(split), cell: (row) => shownName(split, row), sort: (row) => shownName(split, row) }] : []),
-              { name: "cost", label: "Cost", number: true, cell: (row) => money(row.cost), sort: (row) => Number(row.cost) },
+              { name: "cost", label: "Cost", number: true, money: true, cell: (row) => money(row.cost), sort: (row) => Number(row.cost) },
               { name: "requests", label: "Requests", number: true, cell: (row) => count(row.requests), sort: (row) => row.requests },
               { name: "failed", label: "Failed", number: true, cell: (row) => count(row.failed), sort: (row) => row.failed },
               { name: "input", label: "Input", number: true, cell: (row) => count(row.input), sort: (row) => row.input },
@@ -151,7 +155,7 @@ export function Usage({ parameters }) {
               { name: "output", label: "Output", number: true, cell: (row) => count(row.output), sort: (row) => row.output },
               { name: "reasoning", label: "Reasoning", number: true, cell: (row) => count(row.reasoning), sort: (row) => row.reasoning },
             ]} />
-          ${report?.others && html`<p class="none">Others: ${money(report.others.cost)} in ${count(report.others.requests)} requests.</p>`}
+          ${report?.others && html`<p class="none">Others: ${priced(report.others.cost)} in ${count(report.others.requests)} requests.</p>`}
         <//>`}
   <//>`;
 }
