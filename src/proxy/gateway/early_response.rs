@@ -13,7 +13,8 @@ use pingora::http::ResponseHeader;
 
 use super::attempt::Attempt;
 use super::context::Context;
-use super::response::{add_ids, disable_buffering, stream_type};
+use super::request_id::add_ids;
+use super::response::{disable_buffering, stream_type};
 use crate::proxy::Gateway;
 use crate::proxy::names;
 use crate::translate::translated::Route;

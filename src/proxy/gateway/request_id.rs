@@ -1,7 +1,11 @@
 //! Request id, for the log and the `x-request-id` header.
 
+use http::{HeaderMap, HeaderValue};
 use rand::Rng as _;
 use smallvec::SmallVec;
+
+use crate::proxy::names;
+use crate::wire::Format;
 
 /// Longest client request id that is adopted, in bytes.
 const MAX_CLIENT_ID: usize = 128;
@@ -46,6 +50,19 @@ impl RequestId {
     pub(in crate::proxy) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// Adds the request id under the names that the client's SDK reads.
+pub(super) fn add_ids(ours: &mut HeaderMap, format: Format, id: &RequestId) {
+    let Ok(id) = HeaderValue::from_bytes(id.as_bytes()) else { return };
+    // Anthropic's SDKs read `request-id`, OpenAI's `x-request-id`, those of AWS `x-amzn-requestid`.
+    if format == Format::Messages {
+        ours.insert(names::REQUEST_ID, id.clone());
+    }
+    if format == Format::Converse {
+        ours.insert(names::X_AMZN_REQUESTID, id.clone());
+    }
+    ours.insert(names::X_REQUEST_ID, id);
 }
 
 #[cfg(test)]

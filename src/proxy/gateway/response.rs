@@ -16,7 +16,7 @@ use super::phase::internal_error;
 use super::prompt_cache::cache_usage;
 use super::refit::may_be_unfit;
 use super::reply::broken_off;
-use super::request_id::RequestId;
+use super::request_id::add_ids;
 use super::response_in_progress::ResponseInProgress;
 use super::spans;
 use crate::canonical::RequestFeatures;
@@ -459,20 +459,6 @@ pub(in crate::proxy) fn disable_buffering(ours: &mut HeaderMap) {
     ours.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // nginx buffers a proxied response unless this header forbids it: the client would get the stream in lumps.
     ours.insert(names::X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-}
-
-/// Adds the request id under the names that the client's SDK reads.
-pub(in crate::proxy) fn add_ids(ours: &mut HeaderMap, format: Format, id: &RequestId) {
-    let Ok(id) = HeaderValue::from_bytes(id.as_bytes()) else { return };
-    // Anthropic's SDKs read `request-id`, OpenAI's `x-request-id`, those of AWS
-    // `x-amzn-requestid`.
-    if format == Format::Messages {
-        ours.insert(names::REQUEST_ID, id.clone());
-    }
-    if format == Format::Converse {
-        ours.insert(names::X_AMZN_REQUESTID, id.clone());
-    }
-    ours.insert(names::X_REQUEST_ID, id);
 }
 
 /// Media type of AWS event streams.

@@ -38,7 +38,7 @@ fn bug_47_stream_cut_at_any_byte_is_an_error_until_complete() {
     }
 }
 
-/// The output after a cut is an error and then the format's terminator, once.
+/// The output after a cut is an error, and no regular end.
 #[test]
 fn bug_49_cut_stream_with_its_tail_reads_as_one_failed_stream() {
     let error = crate::error::ApiError::new(crate::error::ErrorKind::UpstreamBroken, "cut");
@@ -66,8 +66,7 @@ fn bug_49_cut_stream_with_its_tail_reads_as_one_failed_stream() {
             assert_eq!((passed.result, passed.notes.end), (Ok(()), StreamEnd::Failed), "{text}");
             assert_eq!(passed.notes.finish.replace("in_progress", ""), "", "{text}");
             assert!(frames >= 2);
-            let done = text.matches("data: [DONE]\n\n").count();
-            assert_eq!(done, usize::from(format == Format::Chat));
+            assert!(!text.contains("data: [DONE]"), "{text}");
         }
     }
 }

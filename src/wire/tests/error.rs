@@ -79,12 +79,7 @@ fn stream_tail_is_an_error_and_never_a_finish() {
             from = end;
         }
         assert_eq!(from, tail.len(), "{format}");
-        let expected: &[StreamEnd] = if format == Format::Chat {
-            &[StreamEnd::Failed, StreamEnd::Terminated]
-        } else {
-            &[StreamEnd::Failed]
-        };
-        assert_eq!(ends, expected, "{format}");
+        assert_eq!(ends, [StreamEnd::Failed], "{format}");
     }
 }
 
