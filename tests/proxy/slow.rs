@@ -160,7 +160,7 @@ async fn slow_start_error_is_reported_in_the_stream() {
             let text = kept.end().await;
             let (_, message) = form.stream_error(&text).unwrap_or_else(|| panic!("{form:?} {word}: {text}"));
             assert!(message.contains(word), "{form:?} {word}: {text}");
-            assert_eq!(told(&text).len(), 1 + usize::from(form == Form::Chat), "{form:?} {word}: {text}");
+            assert_eq!(told(&text).len(), 1, "{form:?} {word}: {text}");
             assert!(!form.looks_complete(&text), "{form:?} {word}: {text}");
             let log = gateway.wait_for_log(1).await.remove(0);
             assert_eq!((log["status"].as_u64(), &log["stream"]), (Some(200), &true.into()), "{log}");

@@ -31,7 +31,7 @@ use crate::route::blame::classify;
 use crate::route::candidates::{FailedAttempt, Next};
 use crate::route::pick::{NoTarget, PickRequest, Policy, pick};
 use crate::route::target_handle::TargetPermit;
-use crate::route::{Model, Nanos};
+use crate::route::{Model, Nanos, Target};
 use crate::translate::StoreOptions;
 use crate::wire::Api;
 use crate::wire::path::Action;
@@ -406,6 +406,21 @@ fn all_limited_error(nobody: NoTarget, now: Nanos) -> ApiError {
         NoTarget::Exhausted => 0,
     };
     error.retry_after(Some(RetryAfter::Wait(Duration::from_nanos(wait).max(Duration::from_secs(1)))))
+}
+
+/// Time after which a client may try again while all targets are drained: they are resumed by hand, or at a time.
+const DRAINED_WAIT: Duration = Duration::from_secs(5);
+
+/// Returns the error of a model none of whose targets takes a request. Those that an operator has drained may come back.
+pub(in crate::proxy) fn no_target(model: &Model, api: Api, fits: impl Fn(&Target) -> bool) -> ApiError {
+    if !model.targets.iter().any(|target| target.drained_weight.is_some() && fits(target)) {
+        return not_offered(&model.id, api);
+    }
+    let message = format!(
+        "All targets of the model `{}` are out of service at the moment; please try again.",
+        model.id
+    );
+    ApiError::new(ErrorKind::UpstreamUnreachable, message).retry_after(Some(RetryAfter::Wait(DRAINED_WAIT)))
 }
 
 pub(in crate::proxy) fn not_offered(model: &str, api: Api) -> ApiError {

@@ -8,7 +8,7 @@ use pingora::http::RequestHeader;
 use super::auth::{COUNTING, authenticate, authorize, authorize_named_models};
 use super::context::Context;
 use super::cors;
-use super::fallback::{not_offered, session};
+use super::fallback::{no_target, session};
 use super::guardrail::requested_guardrail;
 use super::images;
 use super::invoke::tool_betas;
@@ -313,7 +313,7 @@ impl Gateway {
         };
         let fitting = mask(&**model, |index| model.targets.get(index).is_some_and(fits));
         if fitting == 0 {
-            return Err(not_offered(&model.id, api));
+            return Err(no_target(model, api, fits));
         }
         let needs_session =
             model.routing.policy == Policy::Affinity || ctx.cache_policy(model) != CachePolicy::Off;

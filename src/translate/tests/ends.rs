@@ -8,7 +8,7 @@ use crate::translate::verbatim::{Arrival, Changes, StreamError};
 use crate::translate::{Exchange, Verbatim};
 use crate::wire::error::{ArrayState, stream_tail};
 use crate::wire::watch::StreamEnd;
-use crate::wire::{Api, Format};
+use crate::wire::Api;
 
 /// A truncated stream must not get a finish reason that the provider never sent.
 #[test]

@@ -27,7 +27,7 @@ use crate::proxy::endpoints::record_calls;
 use crate::proxy::gateway::attempt::Attempt;
 use crate::proxy::gateway::cache_plan::CachePlan;
 use crate::proxy::gateway::context::Context;
-use crate::proxy::gateway::fallback::not_offered;
+use crate::proxy::gateway::fallback::{no_target, not_offered};
 use crate::proxy::gateway::phase::RoutedRequest;
 use crate::proxy::gateway::request::{check_media, resolve_model};
 use crate::proxy::gateway::selection::Selection;
@@ -184,7 +184,7 @@ impl Gateway {
         };
         let fitting = mask(&**model, |index| model.targets.get(index).is_some_and(fits));
         if fitting == 0 {
-            return Err(not_offered(&model.id, api));
+            return Err(no_target(model, api, fits));
         }
         let (index, permit) = match at {
             // Only this target knows the task, so its limits do not apply.

@@ -133,7 +133,7 @@ const TOPICS = [
 
 function History({ topic, setTopic }) {
   const [asked, setAsked] = useState(null);
-  const [lines, error, again, more] = usePages("/audit", { topic: topic === "all" ? "" : topic });
+  const [lines, error, again, more] = usePages("/audit", { topic: topic === "all" ? "" : topic }, 10_000);
   const empty = topic === "sign_ins" ? "No sign-in yet" : "No change yet";
   return html`<${Card} flush title="History" note="of the API, the latest first"
     actions=${html`<${Choice} label="Lines" hideLabel value=${topic} onValue=${setTopic} options=${TOPICS} />`}>

@@ -47,7 +47,7 @@ const ADVICE = {
   client_gone: "The client disconnected before the end.",
   overloaded: "The gateway is overloaded; add threads or another gateway.",
   shutting_down: "The gateway shuts down; clients try again elsewhere.",
-  upstream_unreachable: "Check address, DNS, firewall and certificate of the provider; see detail in the access log.",
+  upstream_unreachable: "Check address, DNS, firewall and certificate of the provider, and whether all targets are drained under Targets; see detail in the access log.",
   upstream_timeout: "The provider is slow. Check it, or raise provider.timeouts.",
   upstream_broken: "The provider's answer was cut off, too large or not JSON; see detail in the access log.",
   upstream_auth: "The provider rejected the gateway's credential. Renew it.",
