@@ -27,7 +27,11 @@ async fn added_members_are_not_sent_to_openai() {
             ("thinking", json!({"type": "enabled"}), Some("medium")),
             ("thinking", json!({"type": "disabled"}), Some("none")),
             ("enable_thinking", json!(true), Some("medium")),
-            ("parameters", json!({"enable_search": false, "incremental_output": true}), None),
+            (
+                "parameters",
+                json!({"enable_search": false, "incremental_output": true, "asr_options": {}, "search_options": {}}),
+                None,
+            ),
             ("reasoning", json!({"effort": "high"}), Some("high")),
             ("thinking_budget", json!(20_000), Some("high")),
             ("include_reasoning", json!(false), None),

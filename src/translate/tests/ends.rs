@@ -6,9 +6,9 @@ use bytes::Bytes;
 use super::{pass, pass_events};
 use crate::translate::verbatim::{Arrival, Changes, StreamError};
 use crate::translate::{Exchange, Verbatim};
+use crate::wire::Api;
 use crate::wire::error::{ArrayState, stream_tail};
 use crate::wire::watch::StreamEnd;
-use crate::wire::Api;
 
 /// A truncated stream must not get a finish reason that the provider never sent.
 #[test]

@@ -6,7 +6,9 @@ use super::{conversation, thinking};
 use crate::canonical::dialect::SamplingSupport;
 use crate::canonical::quirks::ToolChoiceSupport;
 use crate::canonical::request::{Extra, Search};
-use crate::canonical::{Dialect, Index, IndexKey, OutputFormat, Request, ToolChoice, ToolKind};
+use crate::canonical::{
+    Dialect, Index, IndexKey, OutputFormat, Request, RequestFeatures, ToolChoice, ToolKind,
+};
 use crate::json::{JsonStr, RawJson, RopeBuilder, Writer};
 use crate::wire::Format;
 use crate::wire::codec::LossNotes;
@@ -25,6 +27,9 @@ const OWN: [&str; 7] = [
     "prompt_cache_retention",
     "safety_identifier",
 ];
+
+/// Members of `parameters` of the API document that no other format has. They stand at the top level when it is read.
+const OF_PARAMETERS: [&str; 3] = ["search_options", "incremental_output", "asr_options"];
 
 /// Returns whether a provider is known to support an extension, as opposed to ignoring unknown members.
 pub(super) fn supports_extension(dialect: &Dialect<'_>, extension: &str) -> bool {
@@ -347,9 +352,11 @@ fn extras(
     notes: &mut LossNotes,
 ) {
     let same_format = notes.from() == Format::Chat;
+    let refuses_added = dialect.refuses.intersects(RequestFeatures::ADDED_MEMBER);
     for Extra { name, value } in &request.extra {
+        let is_refused = refuses_added && OF_PARAMETERS.contains(name);
         let known = OWN.contains(name)
-            || (same_format && dialect.supports(name))
+            || (same_format && dialect.supports(name) && !is_refused)
             || supports_extension(dialect, name);
         match *name {
             thinking::CLEAR_THINKING => {}
