@@ -123,7 +123,8 @@ impl Body {
         let found = found.with(Features::IMAGE.when(has(image))).with(Features::ROOT_UNION.when(has(union)));
         match self.api {
             Api::Chat => {
-                let is_added = chat::ADDED.iter().any(|index| self.member(*index).is_some());
+                let is_added = asked.intersects(Features::ADDED_MEMBER)
+                    && chat::ADDED.iter().any(|index| self.member(*index).is_some());
                 let sampling = self.sampling([chat::TEMPERATURE, chat::TOP_P]);
                 found.with(sampling).with(Features::ADDED_MEMBER.when(is_added))
             }
