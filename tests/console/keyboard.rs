@@ -86,6 +86,7 @@ async fn console_tasks_are_done_by_keyboard_alone() {
     tab_to(&browser, "Drain, and refuse requests").await;
     browser.press(ENTER).await;
     browser.sees("gets no further requests").await;
+    browser.until("the dialog has closed", |seen| !seen.contains("Drain the last target?")).await;
     // An account is credited.
     browser.press("ga").await;
     browser.sees("engineering").await;
