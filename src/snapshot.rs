@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::account::{Keys, Tokens};
+use crate::catalogue::Catalogue;
 use crate::route::RoutingTable;
 
 /// Routes and keys of one configuration reload. Immutable.
@@ -17,6 +18,8 @@ pub struct Snapshot {
     pub routes: RoutingTable,
     /// Keys.
     pub keys: Keys,
+    /// Catalogue of models in effect.
+    pub catalogue: Arc<Catalogue>,
     /// Issuing and verification of access tokens. `None` if they are not configured.
     pub tokens: Option<Arc<Tokens>>,
 }
@@ -30,6 +33,7 @@ impl Snapshot {
             hash: self.hash.clone(),
             routes,
             keys: self.keys.clone(),
+            catalogue: self.catalogue.clone(),
             tokens: self.tokens.clone(),
         }
     }

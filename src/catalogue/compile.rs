@@ -7,7 +7,7 @@ use super::facts::ModelFacts;
 use super::fault::FaultList;
 use super::layers::cover;
 use super::names::{continuations, without_path, without_prefixes};
-use super::price::PriceRow;
+use super::price::ListedPrice;
 use super::row::{AliasRow, Evidence, FamilyRow, FileRows, ModelRow, OfferRow, ProviderRow};
 use super::words::RowStatus;
 use super::{Catalogue, NameIndex};
@@ -271,7 +271,7 @@ impl Compiler<'_> {
     }
 
     /// Reports days with two prices, and days between two prices that have none.
-    fn check_days(&self, model: &ModelRow, prices: &[PriceRow]) {
+    fn check_days(&self, model: &ModelRow, prices: &[ListedPrice]) {
         for pair in prices.windows(2) {
             let [before, after] = pair else { continue };
             let next = before.until.and_then(|until| until.tomorrow().ok());

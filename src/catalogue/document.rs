@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::factor::{self, Factor};
+use super::factor::{self, PriceFactor};
 use super::fault::FaultList;
 
 /// Place of a row or value: number of the file, and offset in its text.
@@ -108,12 +108,12 @@ impl<'d> TomlValue<'d> {
     }
 
     /// Reads a factor: a decimal, or a ratio such as `"5/3"`.
-    pub(super) fn factor(&self) -> Option<Factor> {
+    pub(super) fn factor(&self) -> Option<PriceFactor> {
         let text = match self.value {
             DeValue::String(text) => Some(&**text),
             _ => self.decimal(),
         };
-        let factor = text.and_then(Factor::parse);
+        let factor = text.and_then(PriceFactor::parse);
         if factor.is_none() {
             let found = text.unwrap_or_else(|| self.value.type_str());
             let hint = "write 0 to 1000 with at most 6 decimal places, or a ratio such as \"5/3\"";

@@ -2,9 +2,9 @@
 
 use jiff::civil::Date;
 
-use super::factor::Factor;
+use super::factor::PriceFactor;
 use super::facts::ModelFacts;
-use super::price::{OffPeak, PriceRow};
+use super::price::{ListedPrice, ReducedHours};
 use super::words::RowStatus;
 
 /// Where a row comes from and how far it is confirmed.
@@ -76,14 +76,14 @@ pub struct Offer {
     /// Provider whose prices these are.
     pub same_as: Option<Box<str>>,
     /// Prices, in the order of their days, without an overlap and without a gap. Empty if no price is known.
-    pub prices: Vec<PriceRow>,
+    pub prices: Vec<ListedPrice>,
     /// Where the row comes from.
     pub source: RowSource,
 }
 
 impl Offer {
     /// Returns the price of a day.
-    pub fn price_on(&self, day: Date) -> Option<&PriceRow> {
+    pub fn price_on(&self, day: Date) -> Option<&ListedPrice> {
         self.prices.iter().find(|row| row.holds_on(day))
     }
 }
@@ -125,7 +125,7 @@ pub struct CatalogueProvider {
     /// The provider's own list of models.
     pub lists: Option<Box<str>>,
     /// Hours of a lower price.
-    pub off_peak: Option<OffPeak>,
+    pub off_peak: Option<ReducedHours>,
     /// Where the row comes from.
     pub source: RowSource,
 }
@@ -141,10 +141,10 @@ pub enum How {
 
 /// Prices of one offer, with the factors of another one's row replaced.
 pub(super) fn replace_factors(
-    row: &PriceRow,
-    tiers: Option<&Vec<(Box<str>, Factor)>>,
-    regions: Option<&Vec<(Box<str>, Factor)>>,
-) -> PriceRow {
+    row: &ListedPrice,
+    tiers: Option<&Vec<(Box<str>, PriceFactor)>>,
+    regions: Option<&Vec<(Box<str>, PriceFactor)>>,
+) -> ListedPrice {
     let mut row = row.clone();
     if let Some(tiers) = tiers {
         row.odd.retain(|odd| tiers.iter().any(|(tier, _)| *tier == odd.tier));

@@ -13,36 +13,38 @@ const MAX_TERM: u64 = 1_000_000_000;
 
 /// Factor of a price, as an exact ratio in lowest terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Factor {
+pub struct PriceFactor {
     /// Numerator.
     pub numerator: u64,
     /// Denominator. Never 0.
     pub denominator: u64,
 }
 
-impl Factor {
+impl PriceFactor {
     /// Factor of 1.
-    pub const ONE: Factor = Factor { numerator: 1, denominator: 1 };
+    pub const ONE: PriceFactor = PriceFactor { numerator: 1, denominator: 1 };
 
     /// Parses a decimal such as `1.75` or a ratio such as `5/3`. Returns `None` for anything else, a negative number, more than
     /// six decimal places, or a factor above 1,000.
-    pub fn parse(text: &str) -> Option<Factor> {
+    pub fn parse(text: &str) -> Option<PriceFactor> {
         let (numerator, denominator) = match text.split_once('/') {
             Some((over, under)) => (whole(over)?, whole(under)?),
             None => (scaled(text, 6)?, 1_000_000),
         };
+        PriceFactor::ratio(numerator, denominator)
+    }
+
+    /// Returns the ratio of two numbers. `None` if it is above 1,000, or not a ratio of numbers up to a billion.
+    pub fn ratio(numerator: u64, denominator: u64) -> Option<PriceFactor> {
+        let divisor = gcd(numerator, denominator).max(1);
+        let (numerator, denominator) = (numerator.checked_div(divisor)?, denominator.checked_div(divisor)?);
         let fits = denominator > 0 && numerator <= denominator.checked_mul(MAX_FACTOR)?;
-        (fits && numerator <= MAX_TERM && denominator <= MAX_TERM).then(|| {
-            let divisor = gcd(numerator, denominator).max(1);
-            Factor {
-                numerator: numerator.checked_div(divisor).unwrap_or(numerator),
-                denominator: denominator.checked_div(divisor).unwrap_or(1),
-            }
-        })
+        (fits && numerator <= MAX_TERM && denominator <= MAX_TERM)
+            .then_some(PriceFactor { numerator, denominator })
     }
 }
 
-impl fmt::Display for Factor {
+impl fmt::Display for PriceFactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scaled =
             self.numerator.checked_mul(1_000_000).filter(|scaled| scaled.is_multiple_of(self.denominator));
@@ -51,6 +53,11 @@ impl fmt::Display for Factor {
             None => write!(f, "{}/{}", self.numerator, self.denominator),
         }
     }
+}
+
+/// Parses a price in nano-units. Returns `None` if it is not a decimal from 0 to 10,000 with at most nine places.
+pub fn parse_price(text: &str) -> Option<i64> {
+    nanos(text)
 }
 
 /// Parses a price in nano-units. Returns `None` if it is not a decimal from 0 to 10,000 with at most nine places.
@@ -117,7 +124,7 @@ mod tests {
 
     #[test]
     fn factor_is_exact_and_bounded() {
-        let factor = |text| Factor::parse(text).map(|factor| (factor.numerator, factor.denominator));
+        let factor = |text| PriceFactor::parse(text).map(|factor| (factor.numerator, factor.denominator));
         assert_eq!(factor("1.75"), Some((7, 4)));
         assert_eq!(factor("0"), Some((0, 1)));
         assert_eq!(factor("5/3"), Some((5, 3)));
@@ -128,7 +135,7 @@ mod tests {
             assert_eq!(factor(wrong), None, "{wrong}");
         }
         for text in ["1.75", "0.5", "5/3", "2", "0.000001"] {
-            assert_eq!(Factor::parse(text).unwrap().to_string(), text);
+            assert_eq!(PriceFactor::parse(text).unwrap().to_string(), text);
         }
     }
 

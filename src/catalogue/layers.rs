@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use jiff::civil::Date;
 
 use super::fault::FaultList;
-use super::price::PriceRow;
+use super::price::ListedPrice;
 use super::row::{Evidence, FamilyRow, FileRows, ModelRow, OfferRow, ProviderRow};
 
 /// Replaces the value if the upper row sets one.
@@ -83,8 +83,8 @@ impl OfferRow {
 }
 
 /// Returns the upper rows, and the lower ones on the days that no upper one covers, in the order of their days.
-pub(super) fn cover(lower: &[PriceRow], upper: Vec<PriceRow>) -> Vec<PriceRow> {
-    let mut rows: Vec<PriceRow> = Vec::new();
+pub(super) fn cover(lower: &[ListedPrice], upper: Vec<ListedPrice>) -> Vec<ListedPrice> {
+    let mut rows: Vec<ListedPrice> = Vec::new();
     for row in lower {
         let mut rest = vec![row.clone()];
         for over in &upper {
@@ -98,10 +98,10 @@ pub(super) fn cover(lower: &[PriceRow], upper: Vec<PriceRow>) -> Vec<PriceRow> {
 }
 
 /// Cuts the days of `over` out of a row: at most one part before and one after is left.
-fn without_days(row: PriceRow, over: &PriceRow) -> Vec<PriceRow> {
+fn without_days(row: ListedPrice, over: &ListedPrice) -> Vec<ListedPrice> {
     days_without((row.from, row.until), (over.from, over.until))
         .into_iter()
-        .map(|(from, until)| PriceRow { from, until, ..row.clone() })
+        .map(|(from, until)| ListedPrice { from, until, ..row.clone() })
         .collect()
 }
 

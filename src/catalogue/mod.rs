@@ -29,11 +29,11 @@ use std::sync::{Arc, LazyLock};
 use jiff::civil::Date;
 
 pub use entry::{CatalogueModel, CatalogueProvider, Family, How, NameAlias, Offer, RowSource};
-pub use factor::{Factor, price_text};
+pub use factor::{PriceFactor, parse_price, price_text};
 pub use facts::{BudgetRange, EffortNames, ModelFacts};
 pub use fault::CatalogueFault;
 pub use price::{
-    LongRule, OffPeak, OffPeakWindow, PriceRow, PriceStep, TOKEN_KINDS, TierPrices, TokenRate, UnitRate,
+    ListedPrice, ListedTier, LongRule, PeakWindow, PriceStep, ReducedHours, TOKEN_KINDS, TokenRate, UnitRate,
 };
 pub use words::{
     ApiFormat, ContentKind, DefaultEffort, InstructionsRole, LimitMember, ModelKind, PrefillRule,
@@ -91,6 +91,11 @@ impl NameIndex {
     }
 }
 
+/// Returns the day of a time in Unix seconds, in UTC.
+pub fn day_of(unix_seconds: i64) -> Date {
+    crate::canonical::time::date_of_day(unix_seconds.div_euclid(crate::canonical::time::DAY_SECONDS))
+}
+
 /// Price of a name at a provider during a range of days.
 #[derive(Clone, Debug)]
 pub struct DatedPrice<'c> {
@@ -103,7 +108,7 @@ pub struct DatedPrice<'c> {
     /// Offer that the row belongs to.
     pub offer: &'c Offer,
     /// Row. Its own days do not matter.
-    pub row: &'c PriceRow,
+    pub row: &'c ListedPrice,
 }
 
 static COMPILED: LazyLock<Arc<Catalogue>> =
@@ -259,6 +264,11 @@ impl Catalogue {
             self.index.aliases.get(&*names::without_path(name)).map(Vec::as_slice).unwrap_or_default();
         let aliases = places.iter().filter_map(|at| self.aliases.get(*at));
         aliases.filter(|alias| &*alias.provider == provider || Some(&*alias.provider) == same_as).collect()
+    }
+
+    /// Returns a name as names are compared: in lower case, without a path and without the prefixes of a cloud.
+    pub fn plain_name(&self, name: &str) -> Box<str> {
+        self.index.plain(name)
     }
 
     /// Returns the prices of a name at a provider, in the order of their days. An alias comes before the model of the same

@@ -3,7 +3,7 @@
 use jiff::civil::{Date, Time, Weekday};
 
 use super::document::RowPlace;
-use super::factor::Factor;
+use super::factor::PriceFactor;
 use super::words::RowStatus;
 
 /// Kinds of tokens that have a price, as the keys of a price row name them.
@@ -38,9 +38,9 @@ pub struct LongRule {
     /// Largest input, in tokens, to which the base price applies.
     pub above: u64,
     /// Factor of all kinds of input.
-    pub input: Factor,
+    pub input: PriceFactor,
     /// Factor of all kinds of output.
-    pub output: Factor,
+    pub output: PriceFactor,
 }
 
 /// Prices of requests whose input exceeds a number of tokens. They apply to the whole request; a kind that has none keeps that of
@@ -55,7 +55,7 @@ pub struct PriceStep {
 
 /// Prices of a service tier for kinds of tokens that are no multiple of the base price.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TierPrices {
+pub struct ListedTier {
     /// Tier.
     pub tier: Box<str>,
     /// Prices.
@@ -75,7 +75,7 @@ pub struct UnitRate {
 
 /// Price of a model at a provider during a range of days.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PriceRow {
+pub struct ListedPrice {
     /// First day, in UTC. `None` if the row has no beginning.
     pub from: Option<Date>,
     /// Last day, in UTC. `None` if the row has no end.
@@ -95,11 +95,11 @@ pub struct PriceRow {
     /// Prices of long requests.
     pub steps: Vec<PriceStep>,
     /// Factors of service tiers. One that is not listed is not known to be served.
-    pub tiers: Vec<(Box<str>, Factor)>,
+    pub tiers: Vec<(Box<str>, PriceFactor)>,
     /// Prices of tiers that are no multiples.
-    pub odd: Vec<TierPrices>,
+    pub odd: Vec<ListedTier>,
     /// Factors of regions. One that is not listed has the base price.
-    pub regions: Vec<(Box<str>, Factor)>,
+    pub regions: Vec<(Box<str>, PriceFactor)>,
     /// Whether the model is free on purpose.
     pub free: bool,
     /// Reason why the prices are not in the usual order: cached input at most input, input at most output.
@@ -115,14 +115,14 @@ pub struct PriceRow {
     pub(super) place: RowPlace,
 }
 
-impl PriceRow {
+impl ListedPrice {
     /// Returns the base price of a kind of tokens, in nano-units per million.
     pub fn rate(&self, kind: &str) -> Option<i64> {
         self.rates.iter().find(|rate| rate.kind == kind).map(|rate| rate.nanos)
     }
 
     /// Returns the factor of a tier. `None` if the tier is not known to be served.
-    pub fn tier(&self, name: &str) -> Option<Factor> {
+    pub fn tier(&self, name: &str) -> Option<PriceFactor> {
         self.tiers.iter().find(|(tier, _)| &**tier == name).map(|(_, factor)| *factor)
     }
 
@@ -175,16 +175,16 @@ impl PriceRow {
 
 /// Hours outside of which a provider charges less.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OffPeak {
-    /// Factor outside of the windows.
-    pub factor: Factor,
+pub struct ReducedHours {
+    /// PriceFactor outside of the windows.
+    pub factor: PriceFactor,
     /// Windows of the full price.
-    pub peak: Vec<OffPeakWindow>,
+    pub peak: Vec<PeakWindow>,
     /// Days without a window.
     pub holidays: Vec<Date>,
 }
 
-impl OffPeak {
+impl ReducedHours {
     /// Returns whether the full price applies at a time in UTC.
     pub fn is_peak(&self, day: Date, time: Time) -> bool {
         let minute = u16::from(time.hour().unsigned_abs())
@@ -196,7 +196,7 @@ impl OffPeak {
 
 /// Range of minutes on some days of the week, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OffPeakWindow {
+pub struct PeakWindow {
     /// Days, as bits from Monday.
     pub days: u8,
     /// First minute of the day.
@@ -205,9 +205,9 @@ pub struct OffPeakWindow {
     pub until: u16,
 }
 
-impl OffPeakWindow {
+impl PeakWindow {
     /// Parses `Mon-Fri 01:00-04:00`. Returns `None` for anything else.
-    pub(super) fn parse(text: &str) -> Option<OffPeakWindow> {
+    pub(super) fn parse(text: &str) -> Option<PeakWindow> {
         const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
         let day = |name: &str| DAYS.iter().position(|day| *day == name);
         let minute = |text: &str| {
@@ -222,7 +222,7 @@ impl OffPeakWindow {
         let (from, until) = times.split_once('-')?;
         let (from, until) = (minute(from)?, minute(until)?);
         let days = (first..=last).fold(0, |days: u8, day| days | 1 << day);
-        (days != 0 && from < until).then_some(OffPeakWindow { days, from, until })
+        (days != 0 && from < until).then_some(PeakWindow { days, from, until })
     }
 
     fn contains(self, day: Weekday, minute: u16) -> bool {
@@ -239,9 +239,9 @@ mod tests {
 
     #[test]
     fn off_peak_is_outside_of_the_windows_and_on_holidays() {
-        let window = OffPeakWindow::parse("Mon-Fri 01:00-04:00").unwrap();
-        let off_peak = OffPeak {
-            factor: Factor::parse("0.5").unwrap(),
+        let window = PeakWindow::parse("Mon-Fri 01:00-04:00").unwrap();
+        let off_peak = ReducedHours {
+            factor: PriceFactor::parse("0.5").unwrap(),
             peak: vec![window],
             holidays: vec![date(2026, 10, 1)],
         };
@@ -254,7 +254,7 @@ mod tests {
         for wrong in
             ["Mon 01:00", "Mon-Fri 4:00-01:00", "Fri-Mon 01:00-02:00", "Mon 25:00-26:00", "x 1:00-2:00"]
         {
-            assert_eq!(OffPeakWindow::parse(wrong), None, "{wrong}");
+            assert_eq!(PeakWindow::parse(wrong), None, "{wrong}");
         }
     }
 }

@@ -3,11 +3,11 @@
 use jiff::civil::Date;
 
 use super::document::{RowPlace, TomlTable, TomlValue};
-use super::factor::Factor;
+use super::factor::PriceFactor;
 use super::facts::FactsRow;
 use super::fault::FaultList;
 use super::price::{
-    LongRule, OffPeak, OffPeakWindow, PriceRow, PriceStep, TOKEN_KINDS, TierPrices, TokenRate, UnitRate,
+    ListedPrice, ListedTier, LongRule, PeakWindow, PriceStep, ReducedHours, TOKEN_KINDS, TokenRate, UnitRate,
 };
 use super::words::{FactValue, RowStatus};
 
@@ -45,7 +45,7 @@ pub(super) struct ProviderRow {
     pub(super) tells: Option<Box<str>>,
     pub(super) region: Option<Box<str>>,
     pub(super) lists: Option<Box<str>>,
-    pub(super) off_peak: Option<OffPeak>,
+    pub(super) off_peak: Option<ReducedHours>,
     pub(super) evidence: Evidence,
 }
 
@@ -79,9 +79,9 @@ pub(super) struct OfferRow {
     pub(super) retires_not_before: Option<Date>,
     pub(super) successor: Option<Box<str>>,
     pub(super) same_as: Option<Box<str>>,
-    pub(super) tiers: Option<Vec<(Box<str>, Factor)>>,
-    pub(super) regions: Option<Vec<(Box<str>, Factor)>>,
-    pub(super) prices: Vec<PriceRow>,
+    pub(super) tiers: Option<Vec<(Box<str>, PriceFactor)>>,
+    pub(super) regions: Option<Vec<(Box<str>, PriceFactor)>>,
+    pub(super) prices: Vec<ListedPrice>,
     pub(super) evidence: Evidence,
 }
 
@@ -170,13 +170,13 @@ fn read_provider(table: &TomlTable<'_>) -> Option<ProviderRow> {
     (!row.id.is_empty()).then_some(row)
 }
 
-fn read_off_peak(table: &TomlTable<'_>) -> Option<OffPeak> {
+fn read_off_peak(table: &TomlTable<'_>) -> Option<ReducedHours> {
     let factor = table.require("factor", "factor = 0.5").and_then(|value| value.factor());
     let mut peak = Vec::new();
     if let Some(windows) = table.require("peak", "peak = [\"Mon-Fri 01:00-04:00\"]") {
         windows.elements(|element| {
             let Some(text) = element.text() else { return };
-            match OffPeakWindow::parse(text) {
+            match PeakWindow::parse(text) {
                 Some(window) => peak.push(window),
                 None => element.wrong(
                     format!("{text:?} is no window"),
@@ -189,7 +189,7 @@ fn read_off_peak(table: &TomlTable<'_>) -> Option<OffPeak> {
     if let Some(days) = table.get("holidays") {
         days.elements(|day| holidays.extend(day.day()));
     }
-    Some(OffPeak { factor: factor?, peak, holidays })
+    Some(ReducedHours { factor: factor?, peak, holidays })
 }
 
 fn read_family(table: &TomlTable<'_>) -> Option<FamilyRow> {
@@ -254,7 +254,7 @@ fn read_offer(table: &TomlTable<'_>) -> Option<OfferRow> {
     (!row.provider.is_empty()).then_some(row)
 }
 
-fn read_factors(value: &TomlValue<'_>) -> Vec<(Box<str>, Factor)> {
+fn read_factors(value: &TomlValue<'_>) -> Vec<(Box<str>, PriceFactor)> {
     let mut factors = Vec::new();
     value.entries(|key, factor| factors.extend(factor.factor().map(|factor| (key.into(), factor))));
     factors
@@ -266,7 +266,7 @@ fn read_rates(table: &TomlTable<'_>) -> Vec<TokenRate> {
     TOKEN_KINDS.iter().filter_map(|kind| price(kind)).collect()
 }
 
-fn read_price(table: &TomlTable<'_>) -> PriceRow {
+fn read_price(table: &TomlTable<'_>) -> ListedPrice {
     let mut steps = Vec::new();
     table.tables("steps", |step| {
         let above = step.require("above", "above = 128000").and_then(|value| value.count());
@@ -280,7 +280,7 @@ fn read_price(table: &TomlTable<'_>) -> PriceRow {
     if let Some(tiers) = table.get("odd") {
         tiers.entries(|tier, kinds| {
             let rates = kinds.table(read_rates).unwrap_or_default();
-            odd.push(TierPrices { tier: tier.into(), rates });
+            odd.push(ListedTier { tier: tier.into(), rates });
         });
     }
     let long = table.get("long").and_then(|value| value.table(read_long).flatten());
@@ -288,7 +288,7 @@ fn read_price(table: &TomlTable<'_>) -> PriceRow {
         table.wrong("has both long and steps", "write long for factors, or steps for prices");
     }
     let evidence = read_evidence(table, true);
-    let row = PriceRow {
+    let row = ListedPrice {
         from: table.day("from"),
         until: table.day("until"),
         rates: read_rates(table),

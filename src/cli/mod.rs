@@ -6,6 +6,7 @@
 mod accounts;
 mod admin;
 mod audit;
+mod catalogue;
 mod check;
 mod clients;
 mod completions;
@@ -57,6 +58,8 @@ enum Command {
     ///
     /// Exit status 0 if it is valid, 1 if it is not.
     Check(check::CheckArgs),
+    /// Show what the gateway knows about models, check a configuration against it, and compare or import other catalogues.
+    Catalogue(catalogue::CatalogueArgs),
     /// Ask a running gateway on this machine whether it is ready for requests.
     ///
     /// Exit status 0 if it is, 1 if it is not or does not respond: for health checks of containers and scripts.
@@ -134,6 +137,7 @@ pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(options) => serve::run(&options),
         Command::Check(options) => check::run(&options),
+        Command::Catalogue(options) => catalogue::run(&options),
         Command::Demo(options) => demo::run(&options),
         Command::Run(options) => clients::run(&options),
         Command::Configure(options) => clients::configure(&options),

@@ -352,7 +352,8 @@ fn other(path: &str) -> Option<KeyType> {
         }
         "server.routes" | "server.keys" => KeyType::TextOrTexts,
         "model.price.image.each" | "model.price.video_second.each" => KeyType::Amount,
-        "prices"
+        "catalogue"
+        | "prices"
         | "claude_alias"
         | "admin.tokens"
         | "admin.state"

@@ -10,6 +10,7 @@ mod admin;
 mod admin_oidc;
 mod aws;
 mod azure;
+mod catalogue;
 mod client_identity;
 mod cloud;
 mod entries;
@@ -66,6 +67,7 @@ pub use admin::{
 };
 pub use admin_oidc::{CALLBACK_PATH as OIDC_CALLBACK_PATH, OidcSettings, is_safe_url};
 pub use aws::is_aws_region;
+pub use catalogue::{catalogue_provider, today};
 pub use entries::{EntryKind, FieldError, is_member};
 pub use fleet::{FleetSettings, OnOutageSetting};
 pub use key_types::secret_paths;
@@ -99,6 +101,7 @@ pub use writer::{
 };
 
 use crate::account::Keys;
+use crate::catalogue::Catalogue;
 use crate::snapshot::Snapshot;
 use overrides::Overrides;
 use routes::Routed;
@@ -190,7 +193,7 @@ pub fn load_texts_with_prices(
     let keys = vec![source(SourceKind::Keys, "keys.toml", keys)];
     let none = || std::io::Error::other("the configuration is in memory and has no other files");
     let beside = |_: &Path| prices.map(str::to_owned).ok_or_else(none);
-    match (settings, snapshot_of(Ok(routes), Ok(keys), vault, &beside)) {
+    match (settings, snapshot_of(Ok(routes), Ok(keys), None, vault, &beside)) {
         (Ok(settings), Ok((snapshot, baseline))) => {
             Ok(Loaded { settings, snapshot, baseline, file, admin_access: AdminAccess::default() })
         }
@@ -248,13 +251,14 @@ pub fn check_texts(
             main.text = text;
         }
     }
+    let catalogue = sources.catalogue.as_deref();
     let beside = |path: &Path| {
-        if known.as_deref() == Some(path) {
+        if known.as_deref() == Some(path) || catalogue == Some(path) {
             return reader.read(path);
         }
         Err(std::io::Error::other("a check reads no other price list than the one in effect"))
     };
-    match (settings, snapshot_of(routes, keys, &vault, &beside)) {
+    match (settings, snapshot_of(routes, keys, catalogue, &vault, &beside)) {
         (Ok(settings), Ok((snapshot, _))) => Ok((settings.warnings, snapshot)),
         (settings, snapshot) => {
             let mut report = settings.err().unwrap_or_default();
@@ -355,8 +359,11 @@ pub fn load_telemetry(file: &Path, vault: &dyn Vault) -> Result<TelemetrySetting
 /// # Errors
 /// Returns [`Report`] with every fault of both files.
 pub fn load_snapshot(routes: &Path, keys: &Path, vault: &dyn Vault) -> Result<Snapshot, Report> {
-    let sources =
-        SnapshotSources { routes: ConfigSources::of_file(routes), keys: ConfigSources::of_file(keys) };
+    let sources = SnapshotSources {
+        routes: ConfigSources::of_file(routes),
+        keys: ConfigSources::of_file(keys),
+        catalogue: None,
+    };
     read_snapshot(&sources, vault, &StableReader::default()).map(|(snapshot, _)| snapshot)
 }
 
@@ -372,21 +379,34 @@ fn read_snapshot(
         vault.note_file(path);
         reader.read(path)
     };
-    snapshot_of(routes, keys, vault, &beside)
+    snapshot_of(routes, keys, sources.catalogue.as_deref(), vault, &beside)
 }
 
 /// Parses the files that could be read. Reports the faults of all others as well.
 fn snapshot_of(
     routes: Result<Vec<SourceFile>, Report>,
     keys: Result<Vec<SourceFile>, Report>,
+    catalogue: Option<&Path>,
     vault: &dyn Vault,
     beside: routes::ReadFile<'_>,
 ) -> Result<(Snapshot, Baseline), Report> {
     let files = routes.iter().chain(&keys).flatten();
     let baseline = Baseline::of(files.map(|file| (file.kind, file.as_text())));
-    let table = routes.and_then(|files| routes::read_files(&texts_of(&files), vault, beside));
+    // With a catalogue that is wrong, the routes are read beside the embedded one: their faults are reported too.
+    let (catalogue, faults) = match catalogue::load(catalogue, beside) {
+        Ok(catalogue) => (catalogue, Report::default()),
+        Err(faults) => (Catalogue::embedded().clone(), faults),
+    };
+    let table = routes.and_then(|files| routes::read_files(&texts_of(&files), &catalogue, vault, beside));
     let keys = keys.and_then(|files| keys::read_files(&texts_of(&files), vault));
-    both(table, keys).map(|snapshot| (Snapshot { hash: baseline.hash().into(), ..snapshot }, baseline))
+    let hash = baseline.hash().into();
+    match both(table, keys) {
+        Ok(snapshot) => faults.into_result().map(|()| (Snapshot { hash, catalogue, ..snapshot }, baseline)),
+        Err(mut report) => {
+            report.merge(faults);
+            Err(report)
+        }
+    }
 }
 
 fn texts_of(files: &[SourceFile]) -> Vec<SourceText<'_>> {

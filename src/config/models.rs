@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::catalogue::CataloguePrices;
 use super::fallbacks;
 use super::node::{ConfigTable, Position, Value};
 use super::prices::{self, PriceList};
@@ -32,6 +33,8 @@ pub(super) struct ModelContext<'k> {
     /// Names of all providers in the order of the configuration, including those with faults.
     pub(super) names: &'k [String],
     pub(super) prices: &'k PriceList,
+    /// Prices of targets whose model has none in the configuration.
+    pub(super) catalogue: CataloguePrices<'k>,
     /// Routing rules for what a model does not configure.
     pub(super) defaults: RoutingRules,
     /// Place of `retry.continue` in the table `[retry]` of the main file.
@@ -133,12 +136,16 @@ pub(super) fn read(
     ids.insert(id.clone());
     // Price precedence: the model's own, then the price list by the client's name, then by the targets' model names.
     let names = std::iter::once(id.as_str()).chain(targets.iter().map(|target: &Target| &*target.model));
-    let price = price.or_else(|| known.prices.find(names)).unwrap_or_default();
+    let price = price.or_else(|| known.prices.find(names));
+    let price = price.unwrap_or_else(|| known.catalogue.price_targets(&mut targets));
     let routing = RoutingRules {
         policy: policy.unwrap_or(known.defaults.policy),
         retry,
         breaker: known.defaults.breaker,
     };
+    let least = abilities.max_output_tokens.unwrap_or(0);
+    let window = || known.catalogue.context_window(&targets).filter(|window| *window >= least);
+    let context_window = context_window.or_else(window);
     // Model listings show `owned_by` as the prefix of `{provider}/{model}`.
     let owned_by = owned_by.or_else(|| targets.first().map(|target| target.provider.name.to_string()));
     let model = Model {

@@ -73,6 +73,7 @@ fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
         admin,
         routes,
         keys,
+        catalogue,
         threads,
         upgrade_socket,
         websocket,
@@ -91,6 +92,9 @@ fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
     } = settings;
     let listen: Vec<String> = listen.iter().map(|address| format!("\"{address}\"")).collect();
     writeln!(out, "# gateway.toml")?;
+    if let Some(path) = catalogue {
+        writeln!(out, "catalogue = {}\n", text(&path.display().to_string()))?;
+    }
     writeln!(out, "[server]")?;
     writeln!(out, "listen         = [{}]", listen.join(", "))?;
     writeln!(out, "admin          = \"{admin}\"")?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
+use super::catalogue::CataloguePrices;
 use super::node::{ConfigTable, TomlDocument, Value};
 use super::report::{Report, closest};
 use super::secret::{self, Vault};
@@ -15,6 +16,7 @@ use super::sources::SourceText;
 use super::work_limit::given_up;
 use super::{Secret, aws, client_identity, cloud, folder, guardrail, models, prices, routing, tokens};
 use crate::account::Tokens;
+use crate::catalogue::Catalogue;
 use crate::provider::{BaseUrl, Check, HttpVersion, Preset, Provider, ProviderKind, Setup, Timeouts};
 use crate::route::{Policy, RetryRules, RoutingRules, RoutingTable as Routes, alias};
 use crate::wire::Api;
@@ -39,6 +41,7 @@ const MAIN_ONLY: [&str; 5] = ["prices", "claude_alias", "breaker", "retry", "tok
 /// Reads the files of routes: the main file with the settings, and further files with providers and models.
 pub(super) fn read_files(
     files: &[SourceText<'_>],
+    catalogue: &Catalogue,
     vault: &dyn Vault,
     beside: ReadFile<'_>,
 ) -> Result<Routed, Report> {
@@ -56,7 +59,7 @@ pub(super) fn read_files(
             );
         }
         let folders: Vec<PathBuf> = files.iter().map(|file| folder(file.path)).collect();
-        let routed = read_tables(&roots, &folders, vault, beside, &mut price_faults);
+        let routed = read_tables(&roots, &folders, catalogue, (vault, beside), &mut price_faults);
         roots.into_iter().for_each(ConfigTable::finish);
         routed
     };
@@ -113,8 +116,8 @@ impl KnownProviders {
 fn read_tables(
     roots: &[ConfigTable<'_>],
     folders: &[PathBuf],
-    vault: &dyn Vault,
-    beside: ReadFile<'_>,
+    catalogue: &Catalogue,
+    (vault, beside): (&dyn Vault, ReadFile<'_>),
     price_faults: &mut Report,
 ) -> Option<Routed> {
     let (root, included) = roots.split_first()?;
@@ -151,6 +154,7 @@ fn read_tables(
         providers: &known.by_name,
         names: &known.names,
         prices: &prices,
+        catalogue: CataloguePrices::new(catalogue),
         defaults: usual,
         resumes,
     };

@@ -38,6 +38,8 @@ pub struct Settings {
     pub routes: ConfigSources,
     /// Files of keys, without the folder of the admin API.
     pub keys: ConfigSources,
+    /// File that is laid over the embedded catalogue of models. `None` for the embedded one alone.
+    pub catalogue: Option<PathBuf>,
     /// Worker threads; 0 for one per core.
     pub threads: usize,
     /// Socket over which a new process takes over the listeners (SIGQUIT).
@@ -79,7 +81,8 @@ impl Settings {
 
     /// Returns the files of the snapshot, those of the admin API included.
     pub fn sources(&self) -> SnapshotSources {
-        SnapshotSources::new(&self.routes, &self.keys, &self.admin_api.state)
+        let sources = SnapshotSources::new(&self.routes, &self.keys, &self.admin_api.state);
+        SnapshotSources { catalogue: self.catalogue.clone(), ..sources }
     }
 }
 
@@ -244,6 +247,7 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
     let store = store.unwrap_or_else(|| StoreSettings::Sqlite(folder.join("state.db")));
     let admin_api = admin::read(root, folder, &store, vault);
     let telemetry = telemetry::read(root, folder, vault);
+    let catalogue = root.string("catalogue").map(|path| folder.join(path));
     root.require("server", "[server]")?;
     root.table("server", |server| {
         let mut listen = Vec::new();
@@ -263,6 +267,7 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
         Settings {
             routes: sources::read(server, "routes", "routes.toml", folder),
             keys: sources::read(server, "keys", "keys.toml", folder),
+            catalogue,
             upgrade_socket: path("upgrade_socket", "model-gateway.upgrade.sock"),
             websocket: server.boolean("websocket").unwrap_or(true),
             // Only a balancer that reads /readyz makes use of it, and the interval of its checks decides how long it takes.

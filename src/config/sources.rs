@@ -156,12 +156,14 @@ pub struct SnapshotSources {
     pub routes: ConfigSources,
     /// Files of keys.
     pub keys: ConfigSources,
+    /// File that is laid over the embedded catalogue of models.
+    pub catalogue: Option<PathBuf>,
 }
 
 impl SnapshotSources {
     /// Creates the sources, with the folders of the admin API's state folder.
     pub(super) fn new(routes: &ConfigSources, keys: &ConfigSources, state: &Path) -> Self {
-        let mut sources = SnapshotSources { routes: routes.clone(), keys: keys.clone() };
+        let mut sources = SnapshotSources { routes: routes.clone(), keys: keys.clone(), catalogue: None };
         for (sources, name) in [&mut sources.routes, &mut sources.keys].into_iter().zip(STATE_FOLDERS) {
             let folder = IncludedFiles::Folder(state.join(name));
             if !sources.included.contains(&folder) {
@@ -266,6 +268,7 @@ pub(super) fn beside(file: &Path) -> SnapshotSources {
     SnapshotSources {
         routes: ConfigSources::of_file(folder.join("routes.toml")),
         keys: ConfigSources::of_file(folder.join("keys.toml")),
+        catalogue: None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! texts. The examples in `conf/` have tests of their own and must not be tested here.
 
 mod aws;
+mod catalogue;
 mod cloud;
 mod entries;
 mod golden;
