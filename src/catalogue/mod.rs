@@ -60,6 +60,9 @@ pub struct Catalogue {
     index: NameIndex,
 }
 
+/// Offers of one provider by name: model, and offer of the model.
+type OfferPlaces = HashMap<Box<str>, (usize, usize)>;
+
 /// Places of rows by name.
 #[derive(Debug, Default)]
 struct NameIndex {
@@ -70,7 +73,7 @@ struct NameIndex {
     longest_guess: usize,
     models: HashMap<Box<str>, usize>,
     /// By provider, then by name: model, and offer of the model.
-    offers: HashMap<Box<str>, HashMap<Box<str>, (usize, usize)>>,
+    offers: HashMap<Box<str>, OfferPlaces>,
     aliases: HashMap<Box<str>, Vec<usize>>,
 }
 

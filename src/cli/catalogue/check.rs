@@ -29,7 +29,7 @@ pub(super) fn run(options: &CatalogueCheckArgs) -> ExitCode {
     let loaded = match config::load(&options.conf.conf, &NoSecrets) {
         Ok(loaded) => loaded,
         Err(report) => {
-            report.problems.iter().for_each(|problem| complain(problem));
+            report.problems.iter().for_each(complain);
             return ExitCode::FAILURE;
         }
     };

@@ -68,7 +68,7 @@ impl CatalogueSource {
             Some(conf) => match config::load_gateway(conf, &NoSecrets) {
                 Ok(settings) => settings.catalogue,
                 Err(report) => {
-                    report.problems.iter().for_each(|problem| complain(problem));
+                    report.problems.iter().for_each(complain);
                     return None;
                 }
             },
@@ -95,7 +95,7 @@ fn read_file(path: &Path) -> Option<String> {
 }
 
 fn print_faults(faults: &[CatalogueFault]) {
-    faults.iter().for_each(|fault| complain(fault));
+    faults.iter().for_each(complain);
     let count = faults.len();
     complain(format_args!(
         "{} {count} {}",

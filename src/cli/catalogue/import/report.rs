@@ -30,6 +30,9 @@ pub(super) struct Review {
     models: Vec<(Box<str>, String, String)>,
 }
 
+/// First day of a row, with its lines.
+type RowText = (Option<Date>, String);
+
 /// How a proposal compares with the catalogue.
 enum Verdict {
     Same,
@@ -88,7 +91,7 @@ impl Review {
         catalogue: &Catalogue,
         family: &str,
         proposal: &Proposal,
-        rows: &[(Option<Date>, String)],
+        rows: &[RowText],
         (day, mark): (Date, &str),
     ) {
         // A dated snapshot with a price of its own is a model of its own.
@@ -150,7 +153,7 @@ fn judge(
     current: Option<&ListedPrice>,
     day: Date,
     permissions: &Permissions<'_>,
-) -> Result<(Verdict, Vec<(Option<Date>, String)>), String> {
+) -> Result<(Verdict, Vec<RowText>), String> {
     if let Some(reason) = proposal.refused.take() {
         return Err(reason);
     }
