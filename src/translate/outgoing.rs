@@ -17,7 +17,7 @@ use super::remote_parts::FetchedMedia;
 use super::restore::Restore;
 use super::resume::PrefillState;
 use crate::canonical::request::Extra;
-use crate::canonical::{Block, BreakpointRule, Dialect, OutputFormat, Request, Thinking};
+use crate::canonical::{Block, BreakpointRule, Dialect, OutputFormat, Request, RequestFeatures, Thinking};
 use crate::error::ApiError;
 use crate::json::{
     Cursor, EscapedString, JsonStr, JsonText, RawJson, Rope, RopeBuilder, Sink, with_whole_characters,
@@ -25,7 +25,7 @@ use crate::json::{
 use crate::wire::codec::{Loss, LossNotes, ReplyOptions, Sealer};
 use crate::wire::features::leaks_envelope;
 use crate::wire::responses::stored::Conversation;
-use crate::wire::{Format, generate, messages};
+use crate::wire::{Format, chat, generate, messages};
 
 /// Bytes that a short request gets longer by, in nearly all cases.
 const SURPLUS: usize = 256;
@@ -300,7 +300,12 @@ fn run<E: From<EncodeError>>(
     // Chat to chat: members that only this format has are no loss. The chat encoder would drop those that the dialect
     // does not list, so they are appended unchanged, because the client named them explicitly.
     let anew = ask.client == Format::Chat && ask.provider == Format::Chat;
-    let own = if anew { std::mem::take(&mut request.extra) } else { Vec::new() };
+    let refuses_added = ask.dialect.refuses.intersects(RequestFeatures::ADDED_MEMBER);
+    let is_own = |extra: &Extra<'_>| !(refuses_added && chat::request::is_of_parameters(extra.name));
+    let mut own = Vec::new();
+    if anew {
+        (own, request.extra) = std::mem::take(&mut request.extra).into_iter().partition(is_own);
+    }
     encode_request(ask.provider, &request, ask.dialect, &mut notes, &mut out);
     if let Some(refusal) = notes.take_refusal() {
         return Err(EncodeError { error: *refusal, losses: notes.losses().to_vec() }.into());

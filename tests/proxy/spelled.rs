@@ -273,12 +273,12 @@ async fn extensions_are_written_in_the_spelling_of_the_provider() {
             json!({"enable_thinking": false}),
             "thinking",
         ),
-        // An unknown member is forwarded: the provider decides about it.
+        // OpenAI refuses a member that others have added. An unknown one is forwarded: the provider decides about it.
         (
             "gpt-4o",
-            json!({"thinking": {"type": "disabled"}}),
-            json!({"thinking": {"type": "disabled"}}),
-            "enable_thinking",
+            json!({"thinking": {"type": "disabled"}, "new_one": 1}),
+            json!({"new_one": 1}),
+            "thinking",
         ),
         ("gpt-5", json!({"max_tokens": 77}), json!({"max_completion_tokens": 77}), "max_tokens"),
     ] {

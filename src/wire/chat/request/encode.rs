@@ -28,8 +28,11 @@ const OWN: [&str; 7] = [
     "safety_identifier",
 ];
 
-/// Members of `parameters` of the API document that no other format has. They stand at the top level when it is read.
-const OF_PARAMETERS: [&str; 3] = ["search_options", "incremental_output", "asr_options"];
+/// Returns whether a member is one of `parameters` of the API document that OpenAI does not have: when they are read, they stand
+/// at the top level.
+pub fn is_of_parameters(name: &str) -> bool {
+    matches!(name, SEARCH_SWITCH | "search_options" | "incremental_output" | "asr_options")
+}
 
 /// Returns whether a provider is known to support an extension, as opposed to ignoring unknown members.
 pub(super) fn supports_extension(dialect: &Dialect<'_>, extension: &str) -> bool {
@@ -354,7 +357,7 @@ fn extras(
     let same_format = notes.from() == Format::Chat;
     let refuses_added = dialect.refuses.intersects(RequestFeatures::ADDED_MEMBER);
     for Extra { name, value } in &request.extra {
-        let is_refused = refuses_added && OF_PARAMETERS.contains(name);
+        let is_refused = refuses_added && is_of_parameters(name);
         let known = OWN.contains(name)
             || (same_format && dialect.supports(name) && !is_refused)
             || supports_extension(dialect, name);

@@ -21,5 +21,5 @@ mod thinking;
 mod tools;
 
 pub use decode::decode;
-pub use encode::encode;
+pub use encode::{encode, is_of_parameters};
 pub use fits::fits;
