@@ -175,10 +175,7 @@ impl Gateway {
         let lane = ctx.active.upstream_route(&self.metrics, label, model, index, upstream);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
         let asks = asks && upstream == api && ctx.phase.suspended().is_none();
-        let doubtful = match asks {
-            true => doubtful(lane.refuses(), lane.refused(), api, &body),
-            false => RequestFeatures::NONE,
-        };
+        let doubtful = asks.then(|| doubtful(lane.refuses(), lane.refused(), api, &body)).unwrap_or_default();
         let chosen = Selection {
             refuses: lane.refuses().without(doubtful),
             model: model.clone(),
