@@ -214,7 +214,7 @@ fn permissive(request: &Request<'_>) -> Dialect<'static> {
     Dialect {
         reasoning: match request.thinking {
             Thinking::Budget(_) => ReasoningSupport::Budget { min: 0, max: u64::MAX, off: true },
-            _ => ReasoningSupport::Effort { min: *full.start(), max: *full.end(), off: true },
+            _ => ReasoningSupport::efforts(*full.start(), *full.end(), true),
         },
         max_output: 1,
         developer_role: request.turns.iter().any(|turn| turn.role == Role::Developer),

@@ -314,9 +314,7 @@ fn generate_recorded_response_decodes_like_the_plain_parser() {
 fn dialect(request: &Request<'_>) -> Dialect<'static> {
     Dialect {
         reasoning: match request.thinking {
-            Thinking::Effort(_) => {
-                ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::Max, off: true }
-            }
+            Thinking::Effort(_) => ReasoningSupport::efforts(Effort::Minimal, Effort::Max, true),
             _ => ReasoningSupport::Budget { min: 0, max: u64::MAX, off: true },
         },
         developer_role: true,

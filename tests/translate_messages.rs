@@ -294,7 +294,7 @@ fn messages_recorded_response_survives_decoding_and_encoding() {
 fn dialect(thinking: Thinking) -> Dialect<'static> {
     let reasoning = match thinking {
         Thinking::Budget(_) => ReasoningSupport::Budget { min: 0, max: u64::MAX, off: true },
-        _ => ReasoningSupport::Adaptive { max: Effort::Max, off: true },
+        _ => ReasoningSupport::adaptive(Effort::Max, true),
     };
     Dialect {
         reasoning,

@@ -225,7 +225,7 @@ fn responses_faulty_frames_never_violate_the_event_grammar() {
 /// Returns the profile of a model that supports the whole format.
 fn permissive() -> Dialect<'static> {
     Dialect {
-        reasoning: ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::Max, off: true },
+        reasoning: ReasoningSupport::efforts(Effort::Minimal, Effort::Max, true),
         max_completion_tokens: true,
         prefill: true,
         reasoning_replay: true,

@@ -1,6 +1,7 @@
 //! Capability profile of a model, beyond the format that its provider speaks.
 
 use super::breakpoints::BreakpointSupport;
+use super::effort_set::EffortSet;
 use super::features::RequestFeatures;
 use super::quirks::Quirks;
 use super::request::{Effort, Thinking};
@@ -14,8 +15,16 @@ pub struct Dialect<'d> {
     pub issuer: &'d str,
     /// Supported reasoning settings.
     pub reasoning: ReasoningSupport,
+    /// Whether the model reasons in a request that does not set reasoning.
+    pub reasons_by_default: bool,
+    /// Whether the accepted efforts are known, so that others need not be tried.
+    pub knows_efforts: bool,
     /// Value of the output token limit, in tokens, where the format requires one and the client gave none.
     pub max_output: u64,
+    /// Highest output token limit that the model takes, in tokens. `None` if it is not known.
+    pub most_output: Option<u64>,
+    /// Highest output token limit of a response that is not streamed, if it is lower.
+    pub most_output_whole: Option<u64>,
     /// Supported sampling parameters (`temperature`, `top_p` and the like). Some reasoning models refuse them.
     pub sampling: SamplingSupport,
     /// How structured output is requested.
@@ -77,22 +86,54 @@ pub enum ReasoningSupport {
         /// Whether a budget of 0 switches reasoning off.
         off: bool,
     },
-    /// Effort name within a range.
+    /// Effort name.
     Effort {
-        /// Lowest effort.
-        min: Effort,
-        /// Highest effort.
-        max: Effort,
+        /// Accepted efforts.
+        efforts: EffortSet,
         /// Whether `none` (or an equivalent) switches reasoning off.
-        off: bool,
+        off: ReasoningOff,
     },
     /// Adaptive: the model decides how much to reason, and an effort name guides it.
     Adaptive {
-        /// Highest effort.
-        max: Effort,
+        /// Accepted efforts.
+        efforts: EffortSet,
         /// Whether reasoning can be switched off.
-        off: bool,
+        off: ReasoningOff,
     },
+}
+
+/// Whether the reasoning of a model can be switched off, and how far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReasoningOff {
+    /// The model always reasons.
+    Never,
+    /// It can be off.
+    Full,
+    /// It can be off beside efforts up to this one; with a higher effort the request is refused.
+    UpTo(Effort),
+    /// It can be off but between the calls of tools.
+    BetweenTools,
+}
+
+impl ReasoningOff {
+    /// Returns the parameter that switches reasoning off, as far as it can be. `None` if it cannot.
+    const fn parameter(self) -> Option<ReasoningParameter> {
+        match self {
+            ReasoningOff::Never => None,
+            ReasoningOff::Full | ReasoningOff::UpTo(_) => Some(ReasoningParameter::Off),
+            ReasoningOff::BetweenTools => Some(ReasoningParameter::BetweenTools),
+        }
+    }
+
+    /// Returns [`Full`](ReasoningOff::Full) if `can`, and [`Never`](ReasoningOff::Never) otherwise.
+    pub const fn when(can: bool) -> ReasoningOff {
+        if can { ReasoningOff::Full } else { ReasoningOff::Never }
+    }
+
+    /// Returns whether reasoning can be off entirely.
+    pub const fn is_full(self) -> bool {
+        matches!(self, ReasoningOff::Full | ReasoningOff::UpTo(_))
+    }
 }
 
 /// Supported sampling parameters of a model.
@@ -102,6 +143,8 @@ pub enum SamplingSupport {
     All,
     /// Either `temperature` or `top_p`, not both.
     One,
+    /// All parameters of the format while the model does not reason, and none while it does.
+    IfOff,
     /// No sampling parameters.
     None,
 }
@@ -128,6 +171,8 @@ pub enum ReasoningParameter {
     Omitted,
     /// Reasoning off.
     Off,
+    /// Reasoning off but between the calls of tools.
+    BetweenTools,
     /// Effort name.
     Effort(Effort),
     /// Budget in tokens.
@@ -137,9 +182,20 @@ pub enum ReasoningParameter {
 }
 
 impl ReasoningSupport {
+    /// Returns an effort from `lowest` to `highest`, which can be off or not.
+    pub const fn efforts(lowest: Effort, highest: Effort, off: bool) -> ReasoningSupport {
+        ReasoningSupport::Effort { efforts: EffortSet::range(lowest, highest), off: ReasoningOff::when(off) }
+    }
+
+    /// Returns adaptive reasoning with an effort from `low` to `highest`, which can be off or not.
+    pub const fn adaptive(highest: Effort, off: bool) -> ReasoningSupport {
+        let efforts = EffortSet::range(Effort::Low, highest);
+        ReasoningSupport::Adaptive { efforts, off: ReasoningOff::when(off) }
+    }
+
     /// Maps the client's reasoning setting to the nearest one that this model supports.
     pub fn reasoning_parameter(self, wish: Thinking) -> ReasoningParameter {
-        let effort = match wish {
+        let effort_wished = match wish {
             Thinking::Unset => return ReasoningParameter::Omitted,
             Thinking::Off => None,
             Thinking::Adaptive => Some(Effort::High),
@@ -149,7 +205,7 @@ impl ReasoningSupport {
         };
         match self {
             ReasoningSupport::Fixed => ReasoningParameter::Omitted,
-            ReasoningSupport::Budget { min, max, off } => match (wish, effort) {
+            ReasoningSupport::Budget { min, max, off } => match (wish, effort_wished) {
                 (_, None) if off => ReasoningParameter::Off,
                 (_, None) => ReasoningParameter::Budget(min),
                 (Thinking::Budget(tokens), _) => ReasoningParameter::Budget(tokens.clamp(min, max)),
@@ -157,17 +213,20 @@ impl ReasoningSupport {
                 (Thinking::Adaptive, _) => ReasoningParameter::Adaptive(None),
                 (_, Some(effort)) => ReasoningParameter::Budget(effort.budget().clamp(min, max)),
             },
-            ReasoningSupport::Effort { min, max, off } => match (wish, effort) {
-                (_, None) if off => ReasoningParameter::Off,
-                (_, None) => ReasoningParameter::Effort(min),
-                (Thinking::Adaptive, _) => ReasoningParameter::Omitted,
-                (_, Some(effort)) => ReasoningParameter::Effort(effort.clamp(min, max)),
-            },
-            ReasoningSupport::Adaptive { max, off } => match (wish, effort) {
-                (_, None) if off => ReasoningParameter::Off,
-                (_, None) => ReasoningParameter::Adaptive(Some(Effort::Low)),
+            ReasoningSupport::Effort { efforts, off } => {
+                let effort = |found: Option<Effort>| {
+                    found.map_or(ReasoningParameter::Omitted, ReasoningParameter::Effort)
+                };
+                match (wish, effort_wished) {
+                    (_, None) => off.parameter().unwrap_or_else(|| effort(efforts.lowest())),
+                    (Thinking::Adaptive, _) => ReasoningParameter::Omitted,
+                    (_, Some(wished)) => effort(efforts.nearest(wished)),
+                }
+            }
+            ReasoningSupport::Adaptive { efforts, off } => match (wish, effort_wished) {
+                (_, None) => off.parameter().unwrap_or(ReasoningParameter::Adaptive(efforts.lowest())),
                 (Thinking::Adaptive, _) => ReasoningParameter::Adaptive(None),
-                (_, Some(effort)) => ReasoningParameter::Adaptive(Some(effort.clamp(Effort::Low, max))),
+                (_, Some(wished)) => ReasoningParameter::Adaptive(efforts.nearest(wished)),
             },
         }
     }
@@ -181,7 +240,11 @@ impl<'d> Dialect<'d> {
             model,
             issuer,
             reasoning: ReasoningSupport::Fixed,
+            reasons_by_default: false,
+            knows_efforts: false,
             max_output: 8_192,
+            most_output: None,
+            most_output_whole: None,
             sampling: SamplingSupport::All,
             structured: Structured::Native,
             json_schema: true,
@@ -204,6 +267,41 @@ impl<'d> Dialect<'d> {
             refuses: RequestFeatures::ENVELOPE,
             quirks: &Quirks::PLAIN,
         }
+    }
+
+    /// Returns whether the model reasons in a request with this setting.
+    pub fn reasons(&self, thinking: Thinking) -> bool {
+        match self.reasoning.reasoning_parameter(thinking) {
+            ReasoningParameter::Omitted => self.reasons_by_default,
+            ReasoningParameter::Off => false,
+            _ => true,
+        }
+    }
+
+    /// Returns the sampling parameters that a request with this reasoning setting can have: never
+    /// [`SamplingSupport::IfOff`].
+    pub fn sampling_beside(&self, thinking: Thinking) -> SamplingSupport {
+        match self.sampling {
+            SamplingSupport::IfOff if self.reasons(thinking) => SamplingSupport::None,
+            SamplingSupport::IfOff => SamplingSupport::All,
+            sampling => sampling,
+        }
+    }
+
+    /// Returns the highest output token limit that the model takes in a request. `None` if it is not known.
+    pub fn highest_limit(&self, stream: bool) -> Option<u64> {
+        let whole = self.most_output_whole.filter(|_| !stream);
+        whole.or(self.most_output)
+    }
+
+    /// Returns a reasoning budget and the output token limit that includes it, for a limit that covers the text only and is
+    /// not larger than the budget: both within the output limit of the model, if it is known.
+    pub fn budget_beside(&self, budget: u64, text: u64, least_budget: u64) -> (u64, u64) {
+        let sum = budget.saturating_add(text);
+        let most = self.most_output.filter(|most| sum > *most && *most > least_budget);
+        let Some(most) = most else { return (budget, sum) };
+        let text = text.min(most - least_budget);
+        ((most - text).max(least_budget), most)
     }
 
     /// Returns true if an extension member is supported.

@@ -1,9 +1,16 @@
 //! Features of a request that not every model takes: what decides whether the bytes of a client pass unchanged to a target
 //! of the client's own format.
 
+use super::request::Effort;
+
+/// First bit of the six efforts.
+const EFFORT_BITS: u32 = 32;
+/// First bit of the six efforts beside which reasoning is off.
+const OFF_BITS: u32 = 40;
+
 /// Set of features: those that a request has, or those that a model refuses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RequestFeatures(u32);
+pub struct RequestFeatures(u64);
 
 impl RequestFeatures {
     /// No feature.
@@ -64,16 +71,42 @@ impl RequestFeatures {
         .with(RequestFeatures::EFFORT)
         .with(RequestFeatures::SAMPLING)
         .with(RequestFeatures::BOTH_SAMPLING)
-        .with(RequestFeatures::PREFILL);
+        .with(RequestFeatures::PREFILL)
+        .with(RequestFeatures::SAMPLING_ALONE)
+        .with(RequestFeatures::SAMPLING_BESIDE_EFFORT)
+        .with(RequestFeatures::NO_EFFORT)
+        .with(RequestFeatures::EFFORTS)
+        .with(RequestFeatures::OFF_BESIDE_EFFORTS);
 
     /// Returns the set as bits, for an atomic.
-    pub const fn bits(self) -> u32 {
+    pub const fn bits(self) -> u64 {
         self.0
     }
 
     /// Returns the set of these [`RequestFeatures::bits`].
-    pub const fn from_bits(bits: u32) -> RequestFeatures {
+    pub const fn from_bits(bits: u64) -> RequestFeatures {
         RequestFeatures(bits)
+    }
+
+    /// A sampling parameter with another value than its default, without a reasoning effort.
+    pub const SAMPLING_ALONE: RequestFeatures = RequestFeatures(1 << 19);
+    /// A sampling parameter with another value than its default, beside a reasoning effort other than `none`.
+    pub const SAMPLING_BESIDE_EFFORT: RequestFeatures = RequestFeatures(1 << 20);
+    /// The reasoning effort `none`.
+    pub const NO_EFFORT: RequestFeatures = RequestFeatures(1 << 21);
+    /// Any of the six reasoning efforts.
+    pub const EFFORTS: RequestFeatures = RequestFeatures(0b11_1111 << EFFORT_BITS);
+    /// Reasoning switched off beside any of the six reasoning efforts.
+    pub const OFF_BESIDE_EFFORTS: RequestFeatures = RequestFeatures(0b11_1111 << OFF_BITS);
+
+    /// Returns the feature of one reasoning effort.
+    pub const fn effort(effort: Effort) -> RequestFeatures {
+        RequestFeatures(1 << (EFFORT_BITS + effort as u32))
+    }
+
+    /// Returns the feature of reasoning that is switched off beside an effort.
+    pub const fn off_beside(effort: Effort) -> RequestFeatures {
+        RequestFeatures(1 << (OFF_BITS + effort as u32))
     }
 
     /// Returns the union of both sets.

@@ -40,8 +40,6 @@ pub struct Quirks {
     pub calls_need_reasoning: bool,
     /// Whether a user message behind tool messages needs a message of the model in between.
     pub bridges_results: bool,
-    /// Whether the model reasons in a request that does not set reasoning.
-    pub reasons_by_default: bool,
     /// Whether reasoning is switched by arguments of the model's prompt template.
     pub template_switch: bool,
     /// Whether a request without `stream` must switch reasoning off explicitly.
@@ -105,7 +103,6 @@ impl Quirks {
         streams_only: false,
         calls_need_reasoning: false,
         bridges_results: false,
-        reasons_by_default: false,
         template_switch: false,
         quiet_whole: false,
         prefill_members: &[],

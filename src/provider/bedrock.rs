@@ -187,7 +187,7 @@ pub(super) fn ranking(model: &str) -> RankDialect {
 /// Returns the profile of a model.
 pub(super) fn dialect<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     let has = |word: &str| model.contains(word);
-    let effort = |max| ReasoningSupport::Effort { min: Effort::Low, max, off: false };
+    let effort = |max| ReasoningSupport::efforts(Effort::Low, max, false);
     // No model fetches media, and instructions come before the conversation.
     let base = Dialect {
         media_urls: false,

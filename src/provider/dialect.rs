@@ -6,9 +6,10 @@
 use super::bedrock::{INVOKE_CLAUDE, ToolBetas};
 use super::presets;
 use super::{Preset, Provider, ProviderKind};
-use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
-use crate::canonical::{Dialect, Effort, Quirks};
+use crate::canonical::dialect::{ReasoningOff, ReasoningSupport, SamplingSupport, Structured};
+use crate::canonical::{Dialect, Effort, EffortSet, Quirks};
 use crate::wire::Api;
+use crate::wire::request::EffortSetting;
 
 /// Default output token limit for models with an unknown limit, where the format requires a value: the limit of the
 /// oldest models that are still served.
@@ -68,12 +69,16 @@ impl Provider {
 
     /// Returns whether function tools of a request need the responses API: 400 "Function tools with reasoning_effort are not
     /// supported in /v1/chat/completions" (OpenAI API, November 2026; GPT-5.4 reasons only if it is asked to).
-    pub fn needs_responses_for_tools(&self, model: &str, has_effort: bool) -> bool {
+    pub fn needs_responses_for_tools(&self, model: &str, effort: EffortSetting) -> bool {
         let plain = model.rsplit('/').next().unwrap_or(model);
         let version = version_after(plain, "gpt-").unwrap_or_default();
         matches!(self.preset, Preset::OpenAi | Preset::Azure)
             && self.apis.contains(&Api::Responses)
-            && (version >= (5, 5) || version == (5, 4) && has_effort)
+            && match effort {
+                EffortSetting::Unset => version >= (5, 5),
+                EffortSetting::Off => false,
+                EffortSetting::On => version >= (5, 4),
+            }
     }
 
     /// Returns whether requests for a model through `api` can have what OpenAI introduced with GPT-5: `verbosity`, and
@@ -183,11 +188,16 @@ pub(super) fn messages<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     };
     // Also the default for unknown and future models.
     let newest = Dialect {
-        reasoning: ReasoningSupport::Adaptive { max: Effort::Max, off: true },
-        max_output: 64_000,
+        reasoning: ReasoningSupport::adaptive(Effort::Max, true),
+        reasons_by_default: is_unnamed || version >= (5, 0),
+        knows_efforts: true,
+        max_output: 128_000,
+        most_output: (!is_unnamed).then_some(128_000),
         sampling: SamplingSupport::None,
         ..base.clone()
     };
+    let adaptive =
+        |off| ReasoningSupport::Adaptive { efforts: EffortSet::range(Effort::Low, Effort::Max), off };
     match (family, version) {
         ("", (0..=2, _)) if old != (0, 0) => {
             Dialect { max_output: 4_096, structured: Structured::Tool, prefill: true, ..base }
@@ -201,6 +211,7 @@ pub(super) fn messages<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         (_, (3, _)) => Dialect {
             reasoning: budget,
             max_output: 64_000,
+            most_output: Some(64_000),
             structured: Structured::Tool,
             prefill: true,
             ..base
@@ -208,6 +219,7 @@ pub(super) fn messages<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         (_, (4, 0..=1)) => Dialect {
             reasoning: ReasoningSupport::Budget { min: 1_024, max: 32_000, off: true },
             max_output: 32_000,
+            most_output: Some(32_000),
             sampling: if version.1 == 1 { SamplingSupport::One } else { SamplingSupport::All },
             structured: if version.1 == 1 { Structured::Native } else { Structured::Tool },
             prefill: true,
@@ -216,30 +228,52 @@ pub(super) fn messages<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         (_, (4, 5)) => Dialect {
             reasoning: ReasoningSupport::Budget { min: 1_024, max: 64_000, off: true },
             max_output: 64_000,
+            most_output: Some(64_000),
             sampling: SamplingSupport::One,
             prefill: true,
             ..base
         },
-        (_, (4, 6)) => Dialect { sampling: SamplingSupport::One, ..newest },
+        // Without `xhigh`.
+        (_, (4, 6)) => Dialect {
+            reasoning: ReasoningSupport::Adaptive {
+                efforts: EffortSet::range(Effort::Low, Effort::High).with(Effort::Max),
+                off: ReasoningOff::Full,
+            },
+            sampling: SamplingSupport::One,
+            ..newest
+        },
+        ("sonnet-", (5, 5)) => Dialect { reasoning: adaptive(ReasoningOff::BetweenTools), ..newest },
+        ("opus-", (5, 0)) | ("haiku-", (5, 5)) => {
+            Dialect { reasoning: adaptive(ReasoningOff::UpTo(Effort::High)), ..newest }
+        }
         // Their reasoning cannot be switched off.
         ("opus-" | "sonnet-", (5, 1..) | (6.., _)) | ("fable-" | "mythos-", _) => {
-            Dialect { reasoning: ReasoningSupport::Adaptive { max: Effort::Max, off: false }, ..newest }
+            Dialect { reasoning: adaptive(ReasoningOff::Never), ..newest }
         }
         _ => newest,
     }
 }
 
-/// Returns the profile of a Gemini model. Source: Gemini API, "Models", "Thinking", "Structured output".
+/// Returns the profile of a Gemini model. Source: Gemini API, "Models", "Thinking", "Structured output", and the pages of
+/// the models, November 2026.
 fn generate<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
-    let budget = |min, off| ReasoningSupport::Budget { min, max: 24_576, off };
-    let levels = |min, off| ReasoningSupport::Effort { min, max: Effort::High, off };
     let base =
         Dialect { media_urls: false, system_in_middle: false, prefill: true, max_output: 65_536, ..base };
-    let version = version_after(model, "gemini-").unwrap_or((3, 0));
+    let budget = |min, off| ReasoningSupport::Budget { min, max: 24_576, off };
+    let levels = |least, most| Dialect {
+        reasoning: ReasoningSupport::efforts(least, most, false),
+        reasons_by_default: true,
+        knows_efforts: true,
+        media_urls: true,
+        ..base.clone()
+    };
+    let version = version_after(model, "gemini-").unwrap_or((3, 8));
     let (lite, flash) = (model.contains("flash-lite"), model.contains("flash"));
     if model.contains("image") || model.contains("tts") || model.contains("embedding") {
         return Dialect { structured: Structured::NativeWithoutTools, ..base };
     }
+    // Models since July 2026 refuse a conversation that ends with the model, and ignore or refuse sampling parameters.
+    let newer = |dialect| Dialect { prefill: false, sampling: SamplingSupport::None, ..dialect };
     match version {
         (0..=1, _) => Dialect {
             json_schema: false,
@@ -254,15 +288,19 @@ fn generate<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
                 () if flash => budget(1, true),
                 () => ReasoningSupport::Budget { min: 128, max: 32_768, off: false },
             },
+            reasons_by_default: !lite,
             structured: Structured::NativeWithoutTools,
             ..base
         },
-        // The lowest level is gone from 3.7 on. Source: Gemini API, "Gemini 3.8 Flash", November 2026.
-        _ if flash && version >= (3, 7) => {
-            Dialect { reasoning: levels(Effort::Low, false), media_urls: true, ..base }
+        (3, 5) if lite => newer(levels(Effort::Minimal, Effort::High)),
+        (3, 0..=5) if flash => levels(Effort::Minimal, Effort::High),
+        (3, 0..=5) => levels(Effort::Low, Effort::High),
+        (3, 6) if flash => newer(levels(Effort::Minimal, Effort::High)),
+        _ if model.contains("hydrogen") => newer(levels(Effort::Low, Effort::XHigh)),
+        (4, _) if model.contains("argon") => {
+            Dialect { most_output_whole: Some(32_768), ..newer(levels(Effort::Low, Effort::High)) }
         }
-        _ if flash => Dialect { reasoning: levels(Effort::Minimal, false), media_urls: true, ..base },
-        _ => Dialect { reasoning: levels(Effort::Low, false), media_urls: true, ..base },
+        _ => newer(levels(Effort::Low, Effort::High)),
     }
 }
 
@@ -277,25 +315,41 @@ const SWITCHED: [&str; 3] = ["gpt-6-sol", "gpt-6-luna", "gpt-6.1-terra"];
 fn openai<'d>(base: Dialect<'d>, model: &str, api: Api) -> Dialect<'d> {
     // Both APIs refuse longer ids: "string too long".
     let base = Dialect { max_call_id: Some(if api == Api::Chat { 40 } else { 64 }), ..base };
-    let reasoning = |min, max, off| Dialect {
-        reasoning: ReasoningSupport::Effort { min, max, off },
-        sampling: SamplingSupport::None,
+    let reasoning = |least, most, off| Dialect {
+        reasoning: ReasoningSupport::efforts(least, most, off),
+        reasons_by_default: true,
+        knows_efforts: true,
+        // "Unsupported parameter" while the model reasons.
+        sampling: if off { SamplingSupport::IfOff } else { SamplingSupport::None },
         developer_role: true,
         max_completion_tokens: true,
         max_output: 100_000,
         ..base.clone()
     };
+    let is_version = |most| version_after(model, "gpt-").is_some_and(|version| version <= most);
+    // `max` is an effort of the responses API only.
+    let highest = if api == Api::Responses { Effort::Max } else { Effort::XHigh };
+    // These follow ChatGPT: their effort is fixed.
+    if model == "chat-latest"
+        || model.contains("-chat-latest") && !is_version((4, 99)) && !model.starts_with("chatgpt-")
+    {
+        return reasoning(Effort::Medium, Effort::Medium, false);
+    }
     let old = ["gpt-3", "gpt-4", "chatgpt-4", "gpt-audio", "davinci", "babbage"];
-    if old.iter().any(|family| model.starts_with(family)) || model.contains("-chat-latest") {
+    if old.iter().any(|family| model.starts_with(family)) {
         return base;
     }
     if let Some((5, minor)) = version_after(model, "gpt-") {
-        // 5.1 added "none", 5.2 "xhigh", 5.6 "max"; 5.0 has "minimal" as its lowest effort.
+        let is_pro = model.split('-').any(|part| part == "pro");
+        // 5.1 added "none", 5.2 "xhigh", 5.6 "max"; 5.0 has "minimal" as its lowest effort. Up to 5.4 "none" is the default.
         return match minor {
+            0 if is_pro => reasoning(Effort::High, Effort::High, false),
             0 => reasoning(Effort::Minimal, Effort::High, false),
-            1 => reasoning(Effort::Low, Effort::High, true),
-            2..=5 => reasoning(Effort::Low, Effort::XHigh, true),
-            _ => reasoning(Effort::Low, Effort::Max, true),
+            _ if is_pro => reasoning(Effort::Medium, Effort::XHigh, false),
+            1 => Dialect { reasons_by_default: false, ..reasoning(Effort::Low, Effort::High, true) },
+            2..=4 => Dialect { reasons_by_default: false, ..reasoning(Effort::Low, Effort::XHigh, true) },
+            5 => reasoning(Effort::Low, Effort::XHigh, true),
+            _ => reasoning(Effort::Low, highest, true),
         };
     }
     let o_series = model.strip_prefix('o').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
@@ -304,14 +358,17 @@ fn openai<'d>(base: Dialect<'d>, model: &str, api: Api) -> Dialect<'d> {
     }
     if version_after(model, "gpt-").is_some_and(|version| version > (5, 0)) {
         let off = SWITCHED.iter().any(|name| model.starts_with(name));
-        return reasoning(Effort::Low, Effort::Max, off);
+        return reasoning(Effort::Low, highest, off);
     }
-    let newest = reasoning(Effort::Low, Effort::XHigh, true);
     if ["gpt-", "codex-"].iter().any(|family| model.starts_with(family)) {
-        return newest;
+        return reasoning(Effort::Low, Effort::XHigh, false);
     }
     // Not an OpenAI model name: forward the sampling parameters and let the server accept or reject them.
-    Dialect { sampling: SamplingSupport::All, ..newest }
+    Dialect {
+        sampling: SamplingSupport::All,
+        knows_efforts: false,
+        ..reasoning(Effort::Low, Effort::XHigh, true)
+    }
 }
 
 /// Returns the issuer name of a provider: letters, digits and single dashes, so that it can be parsed out of an id.
@@ -368,8 +425,8 @@ mod tests {
             reasoning("us.anthropic.claude-opus-4-1-20250805-v1:0"),
             ReasoningSupport::Budget { min: 1024, max: 32_000, off: true },
         );
-        assert_eq!(reasoning("claude-opus-4-7"), ReasoningSupport::Adaptive { max: Effort::Max, off: true });
-        assert_eq!(reasoning("claude-sonnet-5"), ReasoningSupport::Adaptive { max: Effort::Max, off: true });
+        assert_eq!(reasoning("claude-opus-4-7"), ReasoningSupport::adaptive(Effort::Max, true));
+        assert_eq!(reasoning("claude-sonnet-5"), ReasoningSupport::adaptive(Effort::Max, true));
 
         let google = provider(ProviderKind::Gemini);
         let reasoning = |model| google.dialect(Api::Generate, model).reasoning;
@@ -382,21 +439,20 @@ mod tests {
             reasoning("gemini-2.5-flash"),
             ReasoningSupport::Budget { min: 1, max: 24_576, off: true }
         );
-        assert!(matches!(
-            reasoning("gemini-3-pro-preview"),
-            ReasoningSupport::Effort { min: Effort::Low, .. }
-        ));
-        assert!(matches!(reasoning("gemini-3-flash"), ReasoningSupport::Effort { min: Effort::Minimal, .. }));
+        let levels = |least| ReasoningSupport::efforts(least, Effort::High, false);
+        assert_eq!(reasoning("gemini-3-pro-preview"), levels(Effort::Low));
+        assert_eq!(reasoning("gemini-3-flash"), levels(Effort::Minimal));
 
         let openai = provider(ProviderKind::OpenAi);
         let dialect = |model| openai.dialect(Api::Chat, model);
         assert_eq!(dialect("gpt-4o-mini").reasoning, ReasoningSupport::Fixed);
         assert!(!dialect("gpt-4.1").max_completion_tokens);
         assert!(dialect("o3-mini").max_completion_tokens);
-        assert!(matches!(dialect("gpt-5.1").reasoning, ReasoningSupport::Effort { off: true, .. }));
+        assert_eq!(dialect("gpt-5.1").reasoning, ReasoningSupport::efforts(Effort::Low, Effort::High, true));
         for (model, sampling) in [
             ("gpt-4o", SamplingSupport::All),
-            ("gpt-5.2", SamplingSupport::None),
+            ("gpt-5", SamplingSupport::None),
+            ("gpt-5.2", SamplingSupport::IfOff),
             ("gpt-6", SamplingSupport::None),
             ("codex-mini-latest", SamplingSupport::None),
             ("o4-mini", SamplingSupport::None),
@@ -404,10 +460,10 @@ mod tests {
         ] {
             assert_eq!(dialect(model).sampling, sampling, "{model}");
         }
-        assert!(matches!(
+        assert_eq!(
             dialect("gpt-5").reasoning,
-            ReasoningSupport::Effort { min: Effort::Minimal, off: false, .. }
-        ));
+            ReasoningSupport::efforts(Effort::Minimal, Effort::High, false)
+        );
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Markdown table of the provider presets in docs/providers.md, generated from the data.
 
 use super::{BaseUrl, Preset, Provider, ProviderKind, Setup};
-use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use crate::canonical::dialect::{ReasoningOff, ReasoningSupport, SamplingSupport, Structured};
 use crate::canonical::quirks::ToolChoiceSupport;
-use crate::canonical::{Dialect, Quirks};
+use crate::canonical::{Dialect, Effort, EffortSet, Quirks};
 use crate::wire::Api;
 
 /// Returns example models of a preset, one for each family with its own profile.
@@ -74,14 +74,34 @@ fn reasoning(dialect: &Dialect<'_>) -> String {
     match dialect.reasoning {
         ReasoningSupport::Fixed => "not configurable".to_owned(),
         ReasoningSupport::Budget { min, max, off: can } => format!("{min} to {max} tokens{}", off(can)),
-        ReasoningSupport::Effort { min, max, off: can } if dialect.quirks.lacks("reasoning_effort") => {
-            let _ = (min, max);
-            format!("on{}", off(can))
+        ReasoningSupport::Effort { off: can, .. } if dialect.quirks.lacks("reasoning_effort") => {
+            format!("on{}", switched(can))
         }
-        ReasoningSupport::Effort { min, max, off: can } => {
-            format!("`{}` to `{}`{}", min.name(), max.name(), off(can))
+        ReasoningSupport::Effort { efforts, off: can } => format!("{}{}", listed(efforts), switched(can)),
+        ReasoningSupport::Adaptive { efforts, off: can } => {
+            format!("adaptive, {}{}", listed(efforts), switched(can))
         }
-        ReasoningSupport::Adaptive { max, off: can } => format!("adaptive, to `{}`{}", max.name(), off(can)),
+    }
+}
+
+/// Returns whether reasoning can be off, behind the efforts.
+fn switched(off: ReasoningOff) -> String {
+    match off {
+        ReasoningOff::Never => String::new(),
+        ReasoningOff::Full => ", off".to_owned(),
+        ReasoningOff::UpTo(effort) => format!(", off up to `{}`", effort.name()),
+        ReasoningOff::BetweenTools => ", off but between tools".to_owned(),
+    }
+}
+
+/// Returns the efforts: a range if none is missing.
+fn listed(efforts: EffortSet) -> String {
+    let all: Vec<Effort> = efforts.iter().collect();
+    match all.as_slice() {
+        [first, .., last] if efforts == EffortSet::range(*first, *last) => {
+            format!("`{}` to `{}`", first.name(), last.name())
+        }
+        all => words(all.iter().map(|effort| effort.name())),
     }
 }
 
@@ -118,6 +138,7 @@ fn lacking(dialect: &Dialect<'_>) -> String {
     let sampling: &[&str] = match dialect.sampling {
         SamplingSupport::All => &[],
         SamplingSupport::One => &["top_p with temperature"],
+        SamplingSupport::IfOff => &["temperature while reasoning", "top_p while reasoning"],
         SamplingSupport::None => &["temperature", "top_p"],
     };
     let media: &[&str] = if dialect.media_urls { &[] } else { &["image_url"] };

@@ -16,6 +16,8 @@ pub mod guardrail;
 mod imaging;
 mod kind;
 mod metadata_address;
+#[cfg(test)]
+mod model_rules;
 mod open_presets;
 mod preset;
 mod presets;

@@ -6,9 +6,9 @@
 use super::dialect::version_after;
 use super::open_presets;
 use super::preset::Preset;
-use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use crate::canonical::dialect::{ReasoningOff, ReasoningSupport, SamplingSupport, Structured};
 use crate::canonical::quirks::{Quirks, ToolChoiceSupport};
-use crate::canonical::{Dialect, Effort};
+use crate::canonical::{Dialect, Effort, EffortSet};
 use crate::wire::Api;
 
 /// Request members of OpenAI only, which providers of the same API ignore or reject.
@@ -39,7 +39,12 @@ pub(super) const USUAL: Quirks =
 const EVERYTHING: &[&str] = &["*"];
 
 pub(super) const fn effort(min: Effort, max: Effort, off: bool) -> ReasoningSupport {
-    ReasoningSupport::Effort { min, max, off }
+    ReasoningSupport::efforts(min, max, off)
+}
+
+fn of_efforts(efforts: &[Effort], off: bool) -> ReasoningSupport {
+    let efforts = EffortSet::of(efforts.iter().copied());
+    ReasoningSupport::Effort { efforts, off: ReasoningOff::when(off) }
 }
 
 /// Returns the profile of a preset for a model through `api`. `beta` is true for a base URL of preview features.
@@ -80,13 +85,11 @@ fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
         temperature: Some(("0", "2")),
         // 0 itself is rejected.
         top_p: Some(("0.01", "1")),
-        efforts: Some(["low", "low", "high", "high", "high", "max"]),
         joins_texts: true,
         flat_files: true,
         calls_need_reasoning: true,
         // "Thinking mode does not support this tool_choice"; the mode is on if the member is absent.
         choices: ToolChoiceSupport { while_reasoning: false, ..ToolChoiceSupport::USUAL },
-        reasons_by_default: true,
         ..USUAL
     };
     // R1 rejects reasoning text in the conversation.
@@ -98,7 +101,6 @@ fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
             &["logprobs"],
         ],
         calls_need_reasoning: false,
-        reasons_by_default: false,
         ..HABITS
     };
     let (prefill, extensions): (bool, &[&str]) =
@@ -108,7 +110,9 @@ fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
         return Dialect { extensions: &[], quirks: const { &FIRST }, ..dialect };
     }
     Dialect {
-        reasoning: effort(Effort::Minimal, Effort::Max, true),
+        reasoning: of_efforts(&[Effort::Low, Effort::High, Effort::Max], true),
+        reasons_by_default: true,
+        knows_efforts: true,
         reasoning_replay: true,
         quirks: const { &HABITS },
         ..dialect
@@ -180,18 +184,9 @@ fn moonshot<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         ..USUAL
     };
     // "thinking is enabled but reasoning_content is missing in assistant tool call message", from K2.5 on.
-    const SWITCHED: Quirks = Quirks {
-        lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]],
-        calls_need_reasoning: true,
-        reasons_by_default: true,
-        ..OLD
-    };
-    const NEW: Quirks = Quirks {
-        choices: ToolChoiceSupport::USUAL,
-        calls_need_reasoning: true,
-        reasons_by_default: true,
-        ..OLD
-    };
+    const SWITCHED: Quirks =
+        Quirks { lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]], calls_need_reasoning: true, ..OLD };
+    const NEW: Quirks = Quirks { choices: ToolChoiceSupport::USUAL, calls_need_reasoning: true, ..OLD };
     let version = version_after(model, "kimi-k").unwrap_or((0, 0));
     let dialect = Dialect {
         structured: if version >= (2, 0) { Structured::Native } else { Structured::Json },
@@ -205,13 +200,17 @@ fn moonshot<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         (0..=1, _) | (2, 0..=4) => dialect,
         (2, _) => Dialect {
             reasoning: effort(Effort::Low, Effort::High, true),
+            reasons_by_default: true,
             sampling: SamplingSupport::None,
             extensions: &["partial", "thinking", "video_url"],
             quirks: const { &SWITCHED },
             ..dialect
         },
         _ => Dialect {
-            reasoning: effort(Effort::Low, Effort::Max, true),
+            // Thinking cannot be off, and there are three efforts (Moonshot, "Chat API", October 2026).
+            reasoning: of_efforts(&[Effort::Low, Effort::High, Effort::Max], false),
+            reasons_by_default: true,
+            knows_efforts: true,
             sampling: SamplingSupport::None,
             extensions: &["partial", "video_url"],
             quirks: const { &NEW },
@@ -241,11 +240,10 @@ fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         // 0 and 1 themselves are rejected.
         temperature: Some(("0.01", "0.99")),
         top_p: Some(("0.01", "1")),
-        efforts: Some(["low", "low", "high", "high", "max", "max"]),
         ..USUAL
     };
     const SWITCHED: Quirks =
-        Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, LACKS, &["reasoning_effort"]], efforts: None, ..ALWAYS };
+        Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, LACKS, &["reasoning_effort"]], ..ALWAYS };
     let dialect = Dialect {
         structured: Structured::Json,
         reasoning_replay: true,
@@ -257,7 +255,8 @@ fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         (0..=3, _) | (4, 0..=4) => dialect,
         (4, _) | (5, 0..=2) => Dialect { reasoning: effort(Effort::Low, Effort::High, true), ..dialect },
         _ => Dialect {
-            reasoning: effort(Effort::Low, Effort::Max, false),
+            reasoning: of_efforts(&[Effort::Low, Effort::High, Effort::Max], false),
+            knows_efforts: true,
             quirks: const { &ALWAYS },
             ..dialect
         },
@@ -266,11 +265,8 @@ fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
 
 /// Source: xAI, "Chat completions", "Reasoning".
 fn xai<'d>(base: Dialect<'d>, model: &str, api: Api) -> Dialect<'d> {
-    const HABITS: Quirks = Quirks {
-        lacks: &[OPENAI_ONLY, CACHE_KEY, &["logit_bias", "web_search"]],
-        efforts: Some(["low", "low", "high", "high", "high", "high"]),
-        ..USUAL
-    };
+    const HABITS: Quirks =
+        Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, &["logit_bias", "web_search"]], ..USUAL };
     const FOURTH: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
@@ -280,8 +276,6 @@ fn xai<'d>(base: Dialect<'d>, model: &str, api: Api) -> Dialect<'d> {
         ],
         ..HABITS
     };
-    const EFFORTS: Quirks =
-        Quirks { efforts: Some(["low", "low", "medium", "high", "xhigh", "xhigh"]), ..FOURTH };
     // A chat request has the key of its prompt cache in a header of xAI's own.
     const RESPONSES: Quirks = Quirks {
         lacks: &[
@@ -295,15 +289,17 @@ fn xai<'d>(base: Dialect<'d>, model: &str, api: Api) -> Dialect<'d> {
     let newer = version.is_none_or(|version| version.0 >= 4);
     Dialect {
         reasoning: match version {
-            _ if model.contains("mini") => effort(Effort::Low, Effort::High, false),
-            // From 4.5 on: low, medium, high and xhigh.
-            Some(version) if version >= (4, 5) => effort(Effort::Low, Effort::XHigh, false),
+            _ if model.contains("mini") => of_efforts(&[Effort::Low, Effort::High], false),
+            // Source: xAI, "Reasoning", and refusals that users report, November 2026.
+            Some((4, 3)) => effort(Effort::Low, Effort::High, true),
+            Some((4, 5)) => effort(Effort::Low, Effort::High, false),
+            Some((4, 6..=19) | (5.., _)) => effort(Effort::Low, Effort::XHigh, false),
             _ => ReasoningSupport::Fixed,
         },
+        knows_efforts: true,
         max_completion_tokens: true,
         quirks: match api {
             Api::Responses => const { &RESPONSES },
-            _ if version.is_some_and(|version| version >= (4, 5)) => const { &EFFORTS },
             _ if newer => const { &FOURTH },
             _ => const { &HABITS },
         },
@@ -367,9 +363,16 @@ fn mistral<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         repeats_prefill: true,
         ..USUAL
     };
-    // Medium 3.5 reasons if it is asked to: effort `none` or `high`. Large 4 has three efforts (Mistral, "Reasoning").
-    const SWITCHED: Quirks = Quirks { efforts: Some(["high"; 6]), ..HABITS };
-    let medium = ["mistral-medium-3-5", "mistral-medium-3.5", "mistral-medium-2604", "mistral-medium-latest"];
+    // Medium 3.5 and Small 4 reason if they are asked to: effort `none` or `high`. Large 4 has three efforts (Mistral,
+    // "Reasoning").
+    let medium = [
+        "mistral-medium-3-5",
+        "mistral-medium-3.5",
+        "mistral-medium-2604",
+        "mistral-medium-latest",
+        "mistral-small-2603",
+        "mistral-small-latest",
+    ];
     let dialect = Dialect {
         prefill: true,
         system_in_middle: false,
@@ -378,13 +381,11 @@ fn mistral<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         ..base
     };
     match () {
-        () if medium.iter().any(|name| model.starts_with(name)) => Dialect {
-            reasoning: effort(Effort::High, Effort::High, true),
-            quirks: const { &SWITCHED },
-            ..dialect
-        },
+        () if medium.iter().any(|name| model.starts_with(name)) => {
+            Dialect { reasoning: effort(Effort::High, Effort::High, true), knows_efforts: true, ..dialect }
+        }
         () if model.starts_with("mistral-large-4") => {
-            Dialect { reasoning: effort(Effort::Low, Effort::High, false), ..dialect }
+            Dialect { reasoning: effort(Effort::Low, Effort::High, false), knows_efforts: true, ..dialect }
         }
         () => dialect,
     }

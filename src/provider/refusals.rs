@@ -4,8 +4,8 @@
 //! source.
 
 use super::{Preset, Provider};
-use crate::canonical::dialect::{ReasoningSupport, SamplingSupport};
-use crate::canonical::{Dialect, RequestFeatures as Features};
+use crate::canonical::dialect::{ReasoningOff, ReasoningSupport, SamplingSupport};
+use crate::canonical::{Dialect, Effort, RequestFeatures as Features};
 use crate::wire::Api;
 
 /// Claude, wherever it is served: 400 "Invalid `signature` in `thinking` block", "String should match pattern
@@ -37,7 +37,12 @@ pub(super) fn refused(provider: &Provider, api: Api, dialect: &Dialect<'_>) -> F
         Api::Chat | Api::Messages | Api::Responses => Features::NONE,
         _ => return Features::NONE,
     };
-    Features::ENVELOPE.with(of_api).with(Features::IMAGE.when(!dialect.image_input))
+    let efforts = match api {
+        Api::Messages | Api::Generate => of_efforts(dialect),
+        Api::Chat | Api::Responses if is_openai => of_efforts(dialect),
+        _ => Features::NONE,
+    };
+    Features::ENVELOPE.with(of_api).with(efforts).with(Features::IMAGE.when(!dialect.image_input))
 }
 
 fn of_claude(dialect: &Dialect<'_>) -> Features {
@@ -45,14 +50,24 @@ fn of_claude(dialect: &Dialect<'_>) -> Features {
         ReasoningSupport::Fixed => Features::ADAPTIVE.with(Features::BUDGET),
         ReasoningSupport::Budget { .. } | ReasoningSupport::Effort { .. } => Features::ADAPTIVE,
         // Models of 4.6 still take a budget, and have sampling parameters.
-        ReasoningSupport::Adaptive { off, .. } => Features::BUDGET
-            .when(dialect.sampling == SamplingSupport::None)
-            .with(Features::REASONING_OFF.when(!off)),
+        ReasoningSupport::Adaptive { off, .. } => {
+            let beside = match off {
+                ReasoningOff::UpTo(highest) => {
+                    let higher = Effort::ALL.into_iter().filter(|effort| *effort > highest);
+                    higher.map(Features::off_beside).fold(Features::NONE, Features::with)
+                }
+                _ => Features::NONE,
+            };
+            Features::BUDGET
+                .when(dialect.sampling == SamplingSupport::None)
+                .with(Features::REASONING_OFF.when(!off.is_full()))
+                .with(beside)
+        }
     };
     let sampling = match dialect.sampling {
         SamplingSupport::All => Features::NONE,
         SamplingSupport::One => Features::BOTH_SAMPLING,
-        SamplingSupport::None => Features::SAMPLING,
+        SamplingSupport::None | SamplingSupport::IfOff => Features::SAMPLING,
     };
     let system = match (dialect.system_in_middle, dialect.system_follows_user) {
         (true, false) => Features::NONE,
@@ -70,11 +85,32 @@ fn of_claude(dialect: &Dialect<'_>) -> Features {
 /// Models that always reason take no sampling parameters. Those whose reasoning can be off take them while it is off,
 /// which is their default.
 fn of_openai(dialect: &Dialect<'_>) -> Features {
-    let always = matches!(dialect.reasoning, ReasoningSupport::Effort { off: false, .. });
-    Features::SAMPLING.when(always && dialect.sampling == SamplingSupport::None)
+    match dialect.sampling {
+        SamplingSupport::All | SamplingSupport::One => Features::NONE,
+        SamplingSupport::None => Features::SAMPLING,
+        SamplingSupport::IfOff => {
+            Features::SAMPLING_BESIDE_EFFORT.with(Features::SAMPLING_ALONE.when(dialect.reasons_by_default))
+        }
+    }
+}
+
+/// Returns the efforts that a model refuses, if it is known which ones it takes.
+fn of_efforts(dialect: &Dialect<'_>) -> Features {
+    let (efforts, off) = match dialect.reasoning {
+        ReasoningSupport::Effort { efforts, off } => (efforts, off.is_full()),
+        // `none` is no effort of Claude: reasoning is off by another member.
+        ReasoningSupport::Adaptive { efforts, .. } => (efforts, true),
+        ReasoningSupport::Fixed | ReasoningSupport::Budget { .. } => return Features::NONE,
+    };
+    let refused = Effort::ALL.into_iter().filter(|effort| !efforts.has(*effort)).map(Features::effort);
+    let refused = refused.fold(Features::NO_EFFORT.when(!off), Features::with);
+    refused.when(dialect.knows_efforts && !efforts.is_empty())
 }
 
 /// Generation 2.5 has budgets only (Gemini API, "Thinking", November 2026); later models take both.
 fn of_gemini(dialect: &Dialect<'_>) -> Features {
-    Features::EFFORT.when(matches!(dialect.reasoning, ReasoningSupport::Budget { .. }))
+    Features::EFFORT
+        .when(matches!(dialect.reasoning, ReasoningSupport::Budget { .. }))
+        .with(Features::SAMPLING.when(dialect.sampling == SamplingSupport::None))
+        .with(Features::PREFILL.when(!dialect.prefill))
 }

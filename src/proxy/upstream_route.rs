@@ -2,7 +2,7 @@
 //! snapshot.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderValue, Uri, header};
 
@@ -33,7 +33,7 @@ pub(in crate::proxy) struct UpstreamRoute {
     /// Capability profile of the target's model, without the names, which the target holds.
     dialect: Dialect<'static>,
     /// Features that the provider has refused, of those that the profile says it refuses: bits of [`RequestFeatures`].
-    refused: AtomicU32,
+    refused: AtomicU64,
     /// Value of the `x-gateway-target` header. `None` if the names are not valid in a header.
     pub(in crate::proxy) name: Option<HeaderValue>,
     head: HeaderMap,
@@ -71,7 +71,7 @@ impl UpstreamRoute {
             series,
             family,
             dialect,
-            refused: AtomicU32::new(0),
+            refused: AtomicU64::new(0),
             name,
             head: template(provider, api),
             uri,

@@ -37,6 +37,9 @@ pub fn stop_sequence_api(target: &Target) -> Option<Api> {
     let provider = &target.provider;
     let takes_it = provider.offers(Api::Chat)
         && !is_for_responses(target)
-        && provider.dialect(Api::Chat, target.known_model()).sampling != SamplingSupport::None;
+        && !matches!(
+            provider.dialect(Api::Chat, target.known_model()).sampling,
+            SamplingSupport::None | SamplingSupport::IfOff
+        );
     takes_it.then_some(Api::Chat)
 }

@@ -52,6 +52,7 @@ pub(super) fn adapt<'a>(
     fit(request, dialect, notes, bump);
     hosted_choice::settle(request, notes);
     settle_images(request, dialect, notes);
+    settle_limit(request, dialect, notes);
     if let Thinking::Budget(wished @ 1..) = request.thinking
         && let ReasoningParameter::Budget(told) = dialect.reasoning.reasoning_parameter(request.thinking)
         && told != wished
@@ -90,6 +91,16 @@ fn settle_images(request: &mut Request<'_>, dialect: &Dialect<'_>, notes: &mut L
     }
     if !dialect.image_input {
         request.turns.iter_mut().for_each(|turn| replace(&mut turn.blocks, notes));
+    }
+}
+
+/// Lowers an output token limit that the model refuses.
+fn settle_limit(request: &mut Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
+    if let (Some(limit), Some(most)) = (request.max_output, dialect.highest_limit(request.stream))
+        && limit > most
+    {
+        request.max_output = Some(most);
+        notes.clamp("max_tokens");
     }
 }
 

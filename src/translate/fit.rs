@@ -119,7 +119,7 @@ fn choose<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut Loss
         request.tool_choice,
         Some(ToolChoice::Required | ToolChoice::Tool(_) | ToolChoice::Allowed { required: true, .. })
     );
-    let is_default = request.thinking == Thinking::Unset && dialect.quirks.reasons_by_default;
+    let is_default = request.thinking == Thinking::Unset && dialect.reasons_by_default;
     // The client asked for a call, and for no reasoning: the call is what it needs.
     if is_forced && is_default && dialect.forced_tools && !choices.while_reasoning && choices.any.is_some() {
         request.thinking = Thinking::Off;

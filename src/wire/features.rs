@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::fields::{CONTENT, chat, converse, generate, messages, responses};
 use super::request::{Body, BodyReader};
-use super::{Api, watch};
+use super::{Api, own_settings, watch};
 use crate::canonical::RequestFeatures as Features;
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
 
@@ -94,12 +94,6 @@ impl Body {
         self.member(tools).is_some_and(|tools| tools.kind != ValueKind::Null && tools.value.len() > 2)
     }
 
-    /// Returns whether a chat request sets a reasoning effort.
-    pub fn has_effort(&self) -> bool {
-        let effort = self.member(chat::REASONING_EFFORT).filter(|_| self.api == Api::Chat);
-        effort.is_some_and(|effort| !matches!(&*self.text.view(effort.value.clone()), "null" | "\"none\""))
-    }
-
     /// Returns which of these features the request has, and perhaps others.
     pub fn features(&self, asked: Features) -> Features {
         let words = self.words_found;
@@ -121,7 +115,7 @@ impl Body {
             _ => (0, 0),
         };
         let found = found.with(Features::IMAGE.when(has(image))).with(Features::ROOT_UNION.when(has(union)));
-        match self.api {
+        let found = match self.api {
             Api::Chat => {
                 let is_added = asked.intersects(Features::ADDED_MEMBER)
                     && chat::ADDED.iter().any(|index| self.member(*index).is_some());
@@ -130,9 +124,10 @@ impl Body {
             }
             Api::Messages => found.with(self.messages_features(asked)),
             Api::Responses => found.with(self.sampling([responses::TEMPERATURE, responses::TOP_P])),
-            Api::Generate => found.with(self.generate_features()),
+            Api::Generate => found.with(self.generate_features(asked)),
             _ => found,
-        }
+        };
+        found.with(self.effort_features(asked, found))
     }
 
     /// Returns whether edits settle these features, which the target refuses. If not, the body is encoded again: where the
@@ -141,17 +136,20 @@ impl Body {
         if held == Features::NONE {
             return true;
         }
+        let settings = own_settings::EDITED;
         let elements = PROVENANCE.with(Features::IMAGE).with(Features::ROOT_UNION);
         let edited = match self.api {
             Api::Messages => {
                 // Without the reasoning before a call, the budget must go as well.
                 let has_budget = self.features(Features::BUDGET).intersects(Features::BUDGET);
                 let is_signed = held.intersects(Features::ENVELOPE.with(Features::UNSIGNED));
-                if has_budget && is_signed { Features::NONE } else { elements }
+                let efforts = settings.without(Features::SAMPLING);
+                if has_budget && is_signed { Features::NONE } else { elements.with(efforts) }
             }
-            Api::Responses => elements.with(Features::SAMPLING),
-            Api::Generate => PROVENANCE,
+            Api::Responses => elements.with(settings),
+            Api::Generate => PROVENANCE.with(settings),
             Api::Converse => elements,
+            Api::Chat => settings,
             _ => Features::NONE,
         };
         held.without(edited) == Features::NONE
@@ -287,11 +285,15 @@ impl Body {
         let last = self.member(CONTENT).and_then(|list| self.tail(list)).and_then(|tail| tail.last().next());
         let Some(last) = last else { return false };
         let text = self.text.view(last.range.clone());
-        role_of(RawJson::from_text(&text)).is("assistant")
+        let role = role_of(RawJson::from_text(&text));
+        role.is("assistant") || role.is("model")
     }
 
-    fn generate_features(&self) -> Features {
-        let mut found = Features::NONE;
+    fn generate_features(&self, asked: Features) -> Features {
+        let mut found = Features::PREFILL.when(asked.intersects(Features::PREFILL) && self.ends_with_model());
+        if asked.intersects(Features::SAMPLING) {
+            found = found.with(self.generation_sampling());
+        }
         for index in generate::GENERATION_CONFIG {
             self.each_member(index, |key, value| {
                 if matches!(key, "thinkingConfig" | "thinking_config") {

@@ -36,6 +36,7 @@ mod member_removal;
 pub mod messages;
 pub mod models;
 pub mod overflow;
+mod own_settings;
 pub mod path;
 pub mod pieces;
 mod plain_fields;

@@ -289,14 +289,7 @@ impl Body {
         {
             refused_elements::schemas(self.api, tools.text(), tools.at.start, out);
         }
-        if held.intersects(RequestFeatures::SAMPLING) && self.api == Api::Responses {
-            for (index, name) in [(r::TEMPERATURE, "temperature"), (r::TOP_P, "top_p")] {
-                if let Some(member) = self.top(index, text).filter(|member| member.text() != "null") {
-                    out.replace(member.at.clone(), "null");
-                    out.note_dropped(name);
-                }
-            }
-        }
+        self.edit_settings(held, dialect, text, out);
     }
 
     /// Returns a member of the outermost object; `None` if it is absent.

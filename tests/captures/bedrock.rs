@@ -64,7 +64,7 @@ fn others() -> impl Iterator<Item = Format> {
 }
 
 fn dialect(format: Format) -> Dialect<'static> {
-    let effort = ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::Max, off: true };
+    let effort = ReasoningSupport::efforts(Effort::Minimal, Effort::Max, true);
     let budget = ReasoningSupport::Budget { min: 1_024, max: 128_000, off: true };
     Dialect {
         reasoning: if matches!(format, Format::Chat | Format::Responses) { effort } else { budget },

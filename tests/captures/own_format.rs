@@ -47,7 +47,7 @@ fn leaves(value: &Value, name: &str, found: &mut BTreeMap<String, usize>) {
 fn dialect<'d>(model: &'d str, request: &Value) -> Dialect<'d> {
     let reasoning = match request["thinking"]["type"].as_str() {
         Some("enabled") => ReasoningSupport::Budget { min: 1, max: u64::MAX, off: true },
-        _ => ReasoningSupport::Adaptive { max: Effort::Max, off: true },
+        _ => ReasoningSupport::adaptive(Effort::Max, true),
     };
     Dialect { reasoning, prefill: true, max_output: u64::MAX, ..Dialect::plain(model, "own") }
 }

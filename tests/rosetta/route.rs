@@ -42,9 +42,7 @@ pub(crate) fn issuer(format: Format) -> &'static str {
 pub(crate) fn dialect(format: Format) -> Dialect<'static> {
     Dialect {
         reasoning: match format {
-            Format::Chat | Format::Responses => {
-                ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::Max, off: true }
-            }
+            Format::Chat | Format::Responses => ReasoningSupport::efforts(Effort::Minimal, Effort::Max, true),
             Format::Messages | Format::Generate | Format::Converse => {
                 ReasoningSupport::Budget { min: 1_024, max: 32_768, off: true }
             }

@@ -150,8 +150,9 @@ fn efforts(model: &Model) -> Vec<Effort> {
         match api.map(|api| target.dialect(api).reasoning) {
             None | Some(ReasoningSupport::Fixed) => false,
             Some(ReasoningSupport::Budget { .. }) => true,
-            Some(ReasoningSupport::Effort { min, max, .. }) => (min..=max).contains(effort),
-            Some(ReasoningSupport::Adaptive { max, .. }) => *effort <= max,
+            Some(ReasoningSupport::Effort { efforts, .. } | ReasoningSupport::Adaptive { efforts, .. }) => {
+                efforts.has(*effort)
+            }
         }
     };
     let all = |effort: &Effort| model.enabled_targets().all(|target| supports(target, effort));

@@ -119,18 +119,16 @@ impl Selection {
 /// Returns the API to use at a target, and the beta features to enable in a header.
 pub(in crate::proxy) fn resolve_upstream_api(target: Option<&Target>, api: Api, body: &Body) -> (Api, Betas) {
     let upstream = target.and_then(|target| upstream_api(target, api)).unwrap_or(api);
+    let needs_responses = |target: &Target| {
+        body.has_tools()
+            && target.provider.needs_responses_for_tools(target.known_model(), body.effort_setting())
+    };
     let upstream = match target {
         // The responses format has no stop sequences. If the request sets some, use the target's chat API.
         Some(target) if upstream == Api::Responses && api != upstream && body.has_stop_sequence() => {
-            stop_sequence_api(target).unwrap_or(upstream)
+            stop_sequence_api(target).filter(|_| !needs_responses(target)).unwrap_or(upstream)
         }
-        Some(target)
-            if upstream == Api::Chat
-                && body.has_tools()
-                && target.provider.needs_responses_for_tools(target.known_model(), body.has_effort()) =>
-        {
-            Api::Responses
-        }
+        Some(target) if upstream == Api::Chat && needs_responses(target) => Api::Responses,
         _ => upstream,
     };
     (upstream, if upstream == Api::Messages { body.betas() } else { Betas::default() })

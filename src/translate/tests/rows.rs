@@ -141,8 +141,14 @@ fn mapping_6_sampling_parameters_are_those_of_each_provider() {
         (&config["seed"], &config["maxOutputTokens"], &config["stopSequences"]),
         (&json!(3), &json!(99), &json!(["x"]))
     );
+    // This model takes them while it does not reason, which is its default.
     let (gpt, lost) = to_gpt(&body);
-    assert_eq!(gpt["max_output_tokens"], 99);
+    assert_eq!((&gpt["max_output_tokens"], &gpt["temperature"]), (&json!(99), &json!(1.5)));
+    assert!(lost.contains(&"stop".to_owned()), "{lost:?}");
+    let mut reasoning = body.clone();
+    reasoning["reasoning_effort"] = json!("high");
+    let (gpt, lost) = to_gpt(&reasoning);
+    assert_eq!((&gpt["temperature"], &gpt["top_p"]), (&json!(null), &json!(null)));
     for element in ["temperature", "top_p", "stop"] {
         assert!(lost.contains(&element.to_owned()), "{element} of {lost:?}");
     }

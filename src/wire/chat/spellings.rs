@@ -28,5 +28,6 @@ pub(in crate::wire) fn search(text: &str, at: usize, out: &mut Respelling) {
 
 /// Returns whether the model refuses `max_tokens` and requires `max_completion_tokens`: OpenAI's reasoning models.
 pub(in crate::wire) fn needs_max_completion_tokens(dialect: &Dialect<'_>) -> bool {
-    dialect.max_completion_tokens && dialect.sampling == SamplingSupport::None
+    dialect.max_completion_tokens
+        && matches!(dialect.sampling, SamplingSupport::None | SamplingSupport::IfOff)
 }

@@ -2,7 +2,7 @@
 //! Each function adds the edits for one member of the body; `at` is the byte offset of the member's value in the
 //! body.
 
-use crate::canonical::dialect::ReasoningSupport;
+use crate::canonical::dialect::{ReasoningOff, ReasoningSupport};
 use crate::json::RawJson;
 use crate::wire::spelling::{MemberRange, Respelling, elements, find, has_word, is_object, member_ranges};
 
@@ -97,10 +97,11 @@ pub(in crate::wire) fn reasoning(text: &str, at: usize, model: ReasoningSupport,
         .map(|(index, _)| index)
         .collect();
     out.remove(&members, &summaries);
-    if let ReasoningSupport::Effort { min, off: false, .. } = model
+    if let ReasoningSupport::Effort { efforts, off: ReasoningOff::Never } = model
+        && let Some(least) = efforts.lowest()
         && let Some(effort) = find(&members, "effort").filter(|place| is_none(place))
     {
-        out.replace(effort.at.clone(), format!("\"{}\"", min.name()));
+        out.replace(effort.at.clone(), format!("\"{}\"", least.name()));
         out.clamped.push("reasoning.effort");
     }
 }

@@ -8,6 +8,7 @@ mod content_last;
 mod error;
 mod models;
 mod overflow;
+mod own_settings;
 mod path;
 mod provenance;
 mod provider_error;

@@ -12,7 +12,7 @@ use crate::wire::spelling::{Betas, applied};
 
 fn dialect() -> Dialect<'static> {
     Dialect {
-        reasoning: ReasoningSupport::Effort { min: Effort::Low, max: Effort::High, off: false },
+        reasoning: ReasoningSupport::efforts(Effort::Low, Effort::High, false),
         max_output: 1,
         sampling: SamplingSupport::None,
         max_completion_tokens: true,

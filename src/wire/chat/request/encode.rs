@@ -110,8 +110,9 @@ fn sampling(
     notes: &mut LossNotes,
 ) {
     let said = &request.sampling;
-    let all = dialect.sampling == SamplingSupport::All;
-    let any = dialect.sampling != SamplingSupport::None;
+    let taken = dialect.sampling_beside(request.thinking);
+    let all = taken == SamplingSupport::All;
+    let any = taken != SamplingSupport::None;
     // Some models accept temperature or `top_p`, but not both.
     let top_p = all || (any && said.temperature.is_none());
     let rows = [

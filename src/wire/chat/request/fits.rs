@@ -3,8 +3,8 @@
 //! Most clients of such a provider are written for it, and their requests pass unchanged. A request with an element
 //! that the provider refuses is decoded and encoded again for it.
 
-use crate::canonical::Dialect;
 use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use crate::canonical::{Dialect, Effort};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind};
 use crate::wire::watch::{elements, members};
 
@@ -150,7 +150,8 @@ impl Fit<'_, '_> {
 
     /// Returns whether the model accepts no sampling parameters.
     fn tunes_nothing(&self) -> bool {
-        self.dialect.sampling == SamplingSupport::None
+        // A model that takes them while it does not reason is asked with the reasoning setting at hand: encode again.
+        matches!(self.dialect.sampling, SamplingSupport::None | SamplingSupport::IfOff)
     }
 
     fn takes_figure(&self, value: RawJson<'_>, range: Option<(&str, &str)>) -> bool {
@@ -166,8 +167,18 @@ impl Fit<'_, '_> {
     fn takes_effort(&self, value: RawJson<'_>) -> bool {
         let habits = self.dialect.quirks;
         let Some(word) = value.as_str() else { return true };
-        let known =
-            habits.efforts.is_none_or(|words| word.is("none") || words.iter().any(|own| word.is(own)));
+        let known = match (self.dialect.reasoning, Effort::from_name(word.escaped())) {
+            _ if habits.efforts.is_some() => {
+                habits.efforts.is_some_and(|words| word.is("none") || words.iter().any(|own| word.is(own)))
+            }
+            (ReasoningSupport::Effort { efforts, .. }, Some(effort)) => {
+                efforts.has(effort) || !self.dialect.knows_efforts
+            }
+            (ReasoningSupport::Effort { off, .. }, None) if word.is("none") => {
+                off.is_full() || !self.dialect.knows_efforts
+            }
+            _ => true,
+        };
         self.dialect.reasoning != ReasoningSupport::Fixed && !habits.lacks("reasoning_effort") && known
     }
 

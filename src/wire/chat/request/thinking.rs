@@ -140,7 +140,11 @@ pub(super) fn write(
     dialect: &Dialect<'_>,
     notes: &mut LossNotes,
 ) {
-    let told = dialect.reasoning.reasoning_parameter(request.thinking);
+    let told = match dialect.reasoning.reasoning_parameter(request.thinking) {
+        // This format has no such setting: the nearest one is off.
+        ReasoningParameter::BetweenTools => ReasoningParameter::Off,
+        told => told,
+    };
     if told == ReasoningParameter::Omitted
         && !matches!(request.thinking, Thinking::Unset | Thinking::Adaptive | Thinking::Off)
     {
@@ -225,7 +229,10 @@ fn budget(told: ReasoningParameter) -> Option<u64> {
         ReasoningParameter::Effort(effort) | ReasoningParameter::Adaptive(Some(effort)) => {
             Some(effort.budget())
         }
-        ReasoningParameter::Omitted | ReasoningParameter::Off | ReasoningParameter::Adaptive(None) => None,
+        ReasoningParameter::Omitted
+        | ReasoningParameter::Off
+        | ReasoningParameter::BetweenTools
+        | ReasoningParameter::Adaptive(None) => None,
     }
 }
 
@@ -233,7 +240,7 @@ fn word(told: ReasoningParameter, by_object: bool, by_switch: bool) -> Option<&'
     match told {
         _ if by_switch => None,
         ReasoningParameter::Off if by_object => None,
-        ReasoningParameter::Off => Some("none"),
+        ReasoningParameter::Off | ReasoningParameter::BetweenTools => Some("none"),
         ReasoningParameter::Effort(effort) | ReasoningParameter::Adaptive(Some(effort)) => {
             Some(effort.name())
         }

@@ -194,7 +194,7 @@ fn js(text: &str) -> JsonStr<'_> {
 
 /// Returns the dialect of an OpenAI model without extensions.
 fn dialect() -> Dialect<'static> {
-    let reasoning = ReasoningSupport::Effort { min: Effort::Low, max: Effort::High, off: true };
+    let reasoning = ReasoningSupport::efforts(Effort::Low, Effort::High, true);
     Dialect { reasoning, ..Dialect::plain("provider-model", "provider") }
 }
 

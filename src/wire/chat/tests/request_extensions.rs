@@ -70,7 +70,7 @@ fn told(wish: Thinking, reasoning: ReasoningSupport, extensions: &'static [&'sta
 #[test]
 fn map_4_reasoning_setting_is_encoded_in_the_providers_spelling() {
     use serde_json::json;
-    let effort = ReasoningSupport::Effort { min: Effort::Low, max: Effort::High, off: true };
+    let effort = ReasoningSupport::efforts(Effort::Low, Effort::High, true);
     let budget = ReasoningSupport::Budget { min: 1, max: 30_000, off: true };
     let high = Thinking::Effort(Effort::High);
     for (wish, reasoning, extensions, expected) in [

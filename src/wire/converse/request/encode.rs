@@ -79,6 +79,7 @@ pub(super) struct RequestWriter<'o, 'r, 'a> {
 enum Reasoning {
     Unset,
     Off,
+    BetweenTools,
     Budget(u64),
     Adaptive(Option<Effort>),
     Effort(Effort),
@@ -114,6 +115,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
                 Reasoning::Unset
             }
             (ReasoningParameter::Off, _) => Reasoning::Off,
+            (ReasoningParameter::BetweenTools, _) => Reasoning::BetweenTools,
             (ReasoningParameter::Effort(effort), _) => Reasoning::Effort(effort),
             (ReasoningParameter::Budget(tokens), _) => budget(tokens),
             // Such a model requires a budget: four fifths of the output limit, within its range.
@@ -131,7 +133,11 @@ impl<'a> RequestWriter<'_, '_, 'a> {
             }
             // The budget must be smaller than `maxTokens`: add it to the client's limit, which covers the text only.
             (Reasoning::Budget(tokens), Some(limit)) if limit <= tokens => {
-                (reasoning, Some(tokens.saturating_add(limit)))
+                let (fitted, sum) = self.dialect.budget_beside(tokens, limit, MIN_BUDGET);
+                if fitted != tokens {
+                    self.notes.clamp("budget_tokens");
+                }
+                (Reasoning::Budget(fitted), Some(sum))
             }
             // Without a limit the service takes the maximum of the model.
             _ => (reasoning, limit),
@@ -141,7 +147,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
     /// Writes `inferenceConfig`. With `signed`, the model reasons in a way that excludes sampling parameters.
     fn inference_config(&mut self, signed: bool, max_tokens: Option<u64>) {
         let given = self.request.sampling;
-        let takes = self.dialect.sampling;
+        let takes = self.dialect.sampling_beside(self.request.thinking);
         let number = |value: RawJson<'_>| value.text().parse::<f64>().unwrap_or(1.0);
         let near = |value: RawJson<'_>, least: f64| {
             takes != SamplingSupport::None && (!signed || (least..=1.0).contains(&number(value)))
@@ -232,8 +238,9 @@ impl<'a> RequestWriter<'_, '_, 'a> {
             Reasoning::Off if matches!(self.dialect.reasoning, ReasoningSupport::Effort { .. }) => {
                 self.effort(name, None);
             }
-            Reasoning::Off => {
-                self.json.key("thinking").begin_object().key("type").string("disabled").end_object();
+            Reasoning::Off | Reasoning::BetweenTools => {
+                let kind = if reasoning == Reasoning::Off { "disabled" } else { "between_tools" };
+                self.json.key("thinking").begin_object().key("type").string(kind).end_object();
             }
             Reasoning::Budget(tokens) => {
                 self.json.key("thinking").begin_object().key("type").string("enabled");

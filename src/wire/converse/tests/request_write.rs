@@ -81,7 +81,7 @@ fn reasoning_is_written_in_the_names_of_every_family() {
     );
     // The limit covers the budget as well, and a model that reasons takes no temperature.
     assert_eq!(budget["inferenceConfig"], json!({"maxTokens": 16484}));
-    let effort = ReasoningSupport::Effort { min: Effort::Low, max: Effort::High, off: false };
+    let effort = ReasoningSupport::efforts(Effort::Low, Effort::High, false);
     for (renames, fields) in [
         (&[][..], json!({"reasoning_effort": "high"})),
         (&[("reasoning_effort", "reasoning_config")], json!({"reasoning_config": "high"})),
@@ -94,7 +94,7 @@ fn reasoning_is_written_in_the_names_of_every_family() {
         let dialect = Dialect { reasoning: effort, quirks, ..dialect() };
         assert_eq!(send(Format::Chat, &request, &dialect).body["additionalModelRequestFields"], fields);
     }
-    let adaptive = ReasoningSupport::Adaptive { max: Effort::Max, off: true };
+    let adaptive = ReasoningSupport::adaptive(Effort::Max, true);
     let sent = send(Format::Chat, &request, &Dialect { reasoning: adaptive, ..dialect() });
     assert_eq!(
         sent.body["additionalModelRequestFields"],

@@ -74,7 +74,8 @@ fn sampling(
 ) {
     let given = &request.sampling;
     let mut top_p = given.top_p;
-    if dialect.sampling == SamplingSupport::One
+    let takes = dialect.sampling_beside(request.thinking);
+    if takes == SamplingSupport::One
         && given.temperature.is_some()
         && let Some(value) = top_p.take()
     {
@@ -88,7 +89,7 @@ fn sampling(
         ("frequency_penalty", "frequencyPenalty", given.frequency_penalty, -2.0..=2.0),
     ] {
         let Some(value) = value else { continue };
-        if dialect.sampling == SamplingSupport::None {
+        if takes == SamplingSupport::None {
             notes.lose_sampling(element, value);
             continue;
         }
@@ -180,9 +181,11 @@ fn thinking(
     }
     json.key("thinkingConfig").begin_object();
     match (told, dialect.reasoning) {
-        (ReasoningParameter::Off, ReasoningSupport::Effort { min, .. }) => level(min, json),
-        (ReasoningParameter::Off, ReasoningSupport::Adaptive { .. }) => level(Effort::Minimal, json),
-        (ReasoningParameter::Off, _) => {
+        (
+            ReasoningParameter::Off | ReasoningParameter::BetweenTools,
+            ReasoningSupport::Effort { efforts, .. } | ReasoningSupport::Adaptive { efforts, .. },
+        ) => level(efforts.lowest().unwrap_or(Effort::Minimal), json),
+        (ReasoningParameter::Off | ReasoningParameter::BetweenTools, _) => {
             json.key("thinkingBudget").number(0u64);
         }
         (ReasoningParameter::Budget(tokens), _) => {

@@ -147,7 +147,7 @@ impl<'r> Contents<'_, '_, 'r> {
         if !self.later.is_empty() {
             self.enter(Group::User);
         }
-        let model_last = self.group == Some(Group::Model) && !self.dialect.prefill && !self.own;
+        let model_last = self.group == Some(Group::Model) && !self.dialect.prefill;
         if model_last {
             self.notes.lose("prefill");
         }

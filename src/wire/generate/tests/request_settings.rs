@@ -147,8 +147,8 @@ fn bug_62_web_search_becomes_google_search() {
 fn mapping_4_reasoning_setting_is_encoded_for_each_model() {
     let budget = ReasoningSupport::Budget { min: 0, max: 24_576, off: true };
     let pro = ReasoningSupport::Budget { min: 128, max: 32_768, off: false };
-    let levels = ReasoningSupport::Effort { min: Effort::Low, max: Effort::High, off: false };
-    let flash = ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::High, off: true };
+    let levels = ReasoningSupport::efforts(Effort::Low, Effort::High, false);
+    let flash = ReasoningSupport::efforts(Effort::Minimal, Effort::High, true);
     for (wish, reasoning, shown, told) in [
         (Thinking::Unset, budget, None, Value::Null),
         (Thinking::Unset, budget, Some(true), json!({"includeThoughts":true})),

@@ -2,7 +2,7 @@
 
 use super::decode::TOOL_SEARCH;
 use super::plan::{Plan, check_result_block};
-use crate::canonical::dialect::{ReasoningParameter, ReasoningSupport, SamplingSupport};
+use crate::canonical::dialect::{ReasoningOff, ReasoningParameter, ReasoningSupport, SamplingSupport};
 use crate::canonical::request::Extra;
 use crate::canonical::{Block, Dialect, Effort, OutputFormat, Request, Thinking};
 use crate::json::{Cursor, JsonStr, RawJson, RopeBuilder, ValueKind, Writer};
@@ -69,6 +69,7 @@ pub(super) struct RequestWriter<'o, 'r, 'a> {
 enum Think {
     Unsaid,
     Off,
+    BetweenTools,
     Budget(u64),
     Adaptive(Option<Effort>),
     Effort(Effort),
@@ -114,6 +115,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
                 Think::Unsaid
             }
             (ReasoningParameter::Off, _) => Think::Off,
+            (ReasoningParameter::BetweenTools, _) => Think::BetweenTools,
             (ReasoningParameter::Effort(effort), _) => Think::Effort(effort),
             (ReasoningParameter::Budget(tokens), _) => budget(tokens),
             // Such a model requires a budget: four fifths of the output limit, within its range.
@@ -137,21 +139,16 @@ impl<'a> RequestWriter<'_, '_, 'a> {
     /// Returns a budget and `max_tokens` for a budget that the client's limit, which covers the text only, is to be added
     /// to: both within the output limit of the model.
     fn fitting(&mut self, budget: u64, limit: u64) -> (Think, u64) {
-        let most = self.dialect.max_output;
-        let sum = budget.saturating_add(limit);
-        // A limit below the largest budget is no limit of the model, but what is sent without one of the client.
-        let is_known = matches!(self.dialect.reasoning, ReasoningSupport::Budget { max, .. } if max <= most);
-        if sum <= most || !is_known || most <= MIN_BUDGET {
-            return (Think::Budget(budget), sum);
+        let (fitted, sum) = self.dialect.budget_beside(budget, limit, MIN_BUDGET);
+        if fitted != budget {
+            self.notes.clamp("budget_tokens");
         }
-        self.notes.clamp("budget_tokens");
-        let text = limit.min(most - MIN_BUDGET);
-        (Think::Budget((most - text).max(MIN_BUDGET)), most.max(MIN_BUDGET + text))
+        (Think::Budget(fitted), sum)
     }
 
     fn sampling(&mut self, reasoning: bool) {
         let given = self.request.sampling;
-        let takes = self.dialect.sampling;
+        let takes = self.dialect.sampling_beside(self.request.thinking);
         let number = |value: RawJson<'_>| value.text().parse::<f64>().unwrap_or(1.0);
         // With reasoning, the provider accepts only a temperature of 1 and a `top_p` from 0.95 to 1.
         let near = |value: RawJson<'_>, least: f64| {
@@ -236,8 +233,9 @@ impl<'a> RequestWriter<'_, '_, 'a> {
         let shown = self.request.show_thinking;
         let display = match think {
             Think::Unsaid | Think::Effort(_) => return,
-            Think::Off => {
-                self.json.key("thinking").begin_object().key("type").string("disabled").end_object();
+            Think::Off | Think::BetweenTools => {
+                let kind = if think == Think::Off { "disabled" } else { "between_tools" };
+                self.json.key("thinking").begin_object().key("type").string(kind).end_object();
                 return;
             }
             Think::Budget(tokens) => {
@@ -274,6 +272,8 @@ impl<'a> RequestWriter<'_, '_, 'a> {
             self.notes.lose("reasoning_effort");
         }
         let kept_effort = kept_effort.filter(|_| refused.is_none());
+        let effort = effort.or_else(|| self.effort_beside_off(think, kept_effort));
+        let kept_effort = kept_effort.filter(|_| effort.is_none());
         let task_budget = self.extra("output_config.task_budget").filter(|_| own);
         let schema = match self.request.output {
             OutputFormat::Text => None,
@@ -306,6 +306,20 @@ impl<'a> RequestWriter<'_, '_, 'a> {
         }
         self.rest(self.own_member("output_config"), &["effort", "task_budget", "format"]);
         self.json.end_object();
+    }
+
+    /// Returns the highest effort beside which the model's reasoning can be off, if the client's effort is a higher one.
+    fn effort_beside_off(&mut self, think: Think, kept: Option<RawJson<'_>>) -> Option<Effort> {
+        let ReasoningSupport::Adaptive { efforts, off: ReasoningOff::UpTo(highest) } = self.dialect.reasoning
+        else {
+            return None;
+        };
+        let said = Effort::from_name(kept?.as_str()?.escaped())?;
+        if think != Think::Off || said <= highest {
+            return None;
+        }
+        self.notes.clamp("output_config.effort");
+        efforts.up_to(highest)
     }
 
     /// Writes the user id and the service tier.

@@ -46,7 +46,7 @@ fn reply() -> ReplyOptions {
 /// Returns the dialect of a provider without restrictions.
 fn dialect() -> Dialect<'static> {
     Dialect {
-        reasoning: ReasoningSupport::Adaptive { max: Effort::Max, off: true },
+        reasoning: ReasoningSupport::adaptive(Effort::Max, true),
         prefill: true,
         reasoning_replay: true,
         ..Dialect::plain("claude-sonnet", "provider")

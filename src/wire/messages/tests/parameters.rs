@@ -66,7 +66,7 @@ fn mapping_4_effort_becomes_a_budget_or_a_word() {
     assert_eq!(by("high", &dialect()), adaptive("high"));
     assert_eq!(by("max", &dialect()), adaptive("max"));
     assert_eq!(by("minimal", &dialect()), adaptive("low"));
-    let words = ReasoningSupport::Effort { min: Effort::Low, max: Effort::High, off: false };
+    let words = ReasoningSupport::efforts(Effort::Low, Effort::High, false);
     assert_eq!(
         by("max", &Dialect { reasoning: words, ..dialect() }),
         json!({"output_config": {"effort": "high"}})
@@ -95,8 +95,7 @@ fn mapping_4_reasoning_adaptive_and_off_depend_on_the_model() {
     );
     let off = r#""thinking":{"type":"disabled"}"#;
     assert_eq!(thinking(off, &by_budget()), json!({"thinking": {"type": "disabled"}}));
-    let always =
-        Dialect { reasoning: ReasoningSupport::Adaptive { max: Effort::Max, off: false }, ..dialect() };
+    let always = Dialect { reasoning: ReasoningSupport::adaptive(Effort::Max, false), ..dialect() };
     assert_eq!(thinking(off, &always)["output_config"], json!({"effort": "low"}));
 }
 

@@ -85,7 +85,7 @@ pub fn encode(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNote
 
 fn put_sampling(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes, json: &mut Json<'_>) {
     let sampling = &request.sampling;
-    let chosen = dialect.sampling;
+    let chosen = dialect.sampling_beside(request.thinking);
     let none = chosen == dialect::SamplingSupport::None;
     let one = chosen == dialect::SamplingSupport::One && sampling.temperature.is_some();
     for (name, value, dropped) in
@@ -128,7 +128,7 @@ fn put_reasoning(request: &Request<'_>, dialect: &Dialect<'_>, notes: &mut LossN
     let told = dialect.reasoning.reasoning_parameter(request.thinking);
     let effort = match told {
         ReasoningParameter::Omitted | ReasoningParameter::Adaptive(None) => None,
-        ReasoningParameter::Off => Some("none"),
+        ReasoningParameter::Off | ReasoningParameter::BetweenTools => Some("none"),
         ReasoningParameter::Effort(effort) | ReasoningParameter::Adaptive(Some(effort)) => {
             Some(effort.name())
         }

@@ -178,7 +178,7 @@ fn texts(answer: &Answer) -> Vec<&str> {
 /// Dialect of an OpenAI model.
 fn dialect() -> Dialect<'static> {
     Dialect {
-        reasoning: ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::XHigh, off: true },
+        reasoning: ReasoningSupport::efforts(Effort::Minimal, Effort::XHigh, true),
         developer_role: true,
         max_completion_tokens: true,
         ..Dialect::plain("gpt-x", "provider")

@@ -1,0 +1,164 @@
+//! Tests of what single models take: corrections of rules that were wrong once, each with the models beside it.
+
+use super::{BaseUrl, Preset, Provider, ProviderKind, Setup};
+use crate::canonical::dialect::{ReasoningOff, ReasoningParameter, ReasoningSupport, SamplingSupport};
+use crate::canonical::{Dialect, Effort, RequestFeatures, Thinking};
+use crate::wire::Api;
+
+fn provider(kind: ProviderKind, preset: Option<Preset>) -> Provider {
+    let base = BaseUrl::parse("http://127.0.0.1:1/v1").unwrap();
+    let mut provider =
+        Provider::new(Setup { name: "p".to_owned(), kind, apis: vec![Api::Chat, Api::Responses], base });
+    provider.preset = preset.unwrap_or(provider.preset);
+    provider
+}
+
+/// Returns the words of the accepted efforts, with `none` in front if reasoning can be off by one.
+fn efforts(dialect: &Dialect<'_>) -> String {
+    let (efforts, off) = match dialect.reasoning {
+        ReasoningSupport::Effort { efforts, off } | ReasoningSupport::Adaptive { efforts, off } => {
+            (efforts, off)
+        }
+        ReasoningSupport::Fixed => return "fixed".to_owned(),
+        ReasoningSupport::Budget { min, max, off } => return format!("{min}..{max} {off}"),
+    };
+    let off = match off {
+        ReasoningOff::Never => None,
+        ReasoningOff::Full => Some("none".to_owned()),
+        ReasoningOff::UpTo(effort) => Some(format!("none<={}", effort.name())),
+        ReasoningOff::BetweenTools => Some("between".to_owned()),
+    };
+    let words: Vec<String> =
+        off.into_iter().chain(efforts.iter().map(|effort| effort.name().to_owned())).collect();
+    words.join(" ")
+}
+
+#[test]
+fn efforts_of_openai_models_are_those_that_each_one_takes() {
+    let openai = provider(ProviderKind::OpenAi, None);
+    for (model, responses, chat) in [
+        ("gpt-6.2-astra", "low medium high xhigh max", "low medium high xhigh"),
+        ("gpt-6.2-sol", "low medium high xhigh max", "low medium high xhigh"),
+        ("gpt-6.1-sol-2026-10-01", "low medium high xhigh max", "low medium high xhigh"),
+        ("gpt-6-astra", "low medium high xhigh max", "low medium high xhigh"),
+        ("gpt-6-sol", "none low medium high xhigh max", "none low medium high xhigh"),
+        ("gpt-6-luna", "none low medium high xhigh max", "none low medium high xhigh"),
+        ("gpt-6.1-terra", "none low medium high xhigh max", "none low medium high xhigh"),
+        ("gpt-5.6-sol", "none low medium high xhigh max", "none low medium high xhigh"),
+        ("gpt-5.5", "none low medium high xhigh", "none low medium high xhigh"),
+        ("gpt-5.4-mini", "none low medium high xhigh", "none low medium high xhigh"),
+        ("gpt-5.5-pro", "medium high xhigh", "medium high xhigh"),
+        ("gpt-5.4-pro", "medium high xhigh", "medium high xhigh"),
+        ("gpt-5.2-pro-2025-12-11", "medium high xhigh", "medium high xhigh"),
+        ("gpt-5.2", "none low medium high xhigh", "none low medium high xhigh"),
+        ("gpt-5.1", "none low medium high", "none low medium high"),
+        ("gpt-5", "minimal low medium high", "minimal low medium high"),
+        ("gpt-5-pro", "high", "high"),
+        ("chat-latest", "medium", "medium"),
+        ("gpt-5.1-chat-latest", "medium", "medium"),
+        ("o3", "low medium high", "low medium high"),
+        ("gpt-4.1", "fixed", "fixed"),
+        ("chatgpt-4o-latest", "fixed", "fixed"),
+    ] {
+        assert_eq!(efforts(&openai.dialect(Api::Responses, model)), responses, "{model}");
+        assert_eq!(efforts(&openai.dialect(Api::Chat, model)), chat, "{model} in chat");
+    }
+}
+
+#[test]
+fn sampling_is_for_models_that_do_not_reason_at_the_time() {
+    let openai = provider(ProviderKind::OpenAi, None);
+    for (model, unset, off, on) in [
+        ("gpt-5.1", true, true, false),
+        ("gpt-5.4", true, true, false),
+        ("gpt-5.5", false, true, false),
+        ("gpt-5.6-terra", false, true, false),
+        ("gpt-6-luna", false, true, false),
+        ("gpt-6.2-sol", false, false, false),
+        ("gpt-5", false, false, false),
+        ("chat-latest", false, false, false),
+        ("gpt-4.1", true, true, true),
+    ] {
+        let dialect = openai.dialect(Api::Responses, model);
+        let taken = [Thinking::Unset, Thinking::Off, Thinking::Effort(Effort::Low)]
+            .map(|thinking| dialect.sampling_beside(thinking) == SamplingSupport::All);
+        assert_eq!(taken, [unset, off, on], "{model}");
+    }
+}
+
+#[test]
+fn reasoning_of_claude_is_off_in_the_form_of_each_model() {
+    let claude = provider(ProviderKind::Anthropic, None);
+    let all = "low medium high xhigh max";
+    for (model, expected, forced) in [
+        ("claude-fable-5-2", all.to_owned(), false),
+        ("claude-mythos-5-1", all.to_owned(), false),
+        ("claude-opus-5-5", all.to_owned(), false),
+        ("claude-sonnet-5-5", format!("between {all}"), false),
+        ("claude-haiku-5-5", format!("none<=high {all}"), true),
+        ("claude-opus-5", format!("none<=high {all}"), true),
+        ("claude-sonnet-5", format!("none {all}"), true),
+        ("claude-opus-4-8", format!("none {all}"), true),
+        ("claude-opus-4-6", "none low medium high max".to_owned(), true),
+        ("claude-sonnet-4-6", "none low medium high max".to_owned(), true),
+    ] {
+        let dialect = claude.dialect(Api::Messages, model);
+        assert_eq!((efforts(&dialect), dialect.forced_tools), (expected, forced), "{model}");
+        assert_eq!(dialect.max_output, 128_000, "{model}");
+    }
+    let sonnet = claude.dialect(Api::Messages, "claude-sonnet-5-5");
+    assert_eq!(sonnet.reasoning.reasoning_parameter(Thinking::Off), ReasoningParameter::BetweenTools);
+    assert!(sonnet.refuses.intersects(RequestFeatures::REASONING_OFF));
+    let opus = claude.dialect(Api::Messages, "claude-opus-5");
+    assert!(!opus.refuses.intersects(RequestFeatures::REASONING_OFF));
+    assert!(opus.refuses.intersects(RequestFeatures::off_beside(Effort::Max)));
+    assert!(!opus.refuses.intersects(RequestFeatures::off_beside(Effort::High)));
+}
+
+#[test]
+fn levels_of_gemini_are_those_that_each_model_takes() {
+    let google = provider(ProviderKind::Gemini, None);
+    for (model, expected, takes_more) in [
+        ("gemini-4-argon", "low medium high", false),
+        ("gemini-4-hydrogen", "low medium high xhigh", false),
+        ("gemini-3.8-flash", "low medium high", false),
+        ("gemini-3.7-flash", "low medium high", false),
+        ("gemini-flash-latest", "low medium high", false),
+        ("gemini-3.6-flash", "minimal low medium high", false),
+        ("gemini-3.5-flash-lite", "minimal low medium high", false),
+        ("gemini-3.5-flash", "minimal low medium high", true),
+        ("gemini-3.1-pro-preview", "low medium high", true),
+        ("gemini-2.5-pro", "128..32768 false", true),
+    ] {
+        let dialect = google.dialect(Api::Generate, model);
+        assert_eq!(efforts(&dialect), expected, "{model}");
+        // Prefill, and sampling parameters.
+        let taken = (dialect.prefill, dialect.sampling == SamplingSupport::All);
+        assert_eq!(taken, (takes_more, takes_more), "{model}");
+    }
+    let argon = google.dialect(Api::Generate, "gemini-4-argon");
+    assert_eq!((argon.highest_limit(false), argon.highest_limit(true)), (Some(32_768), None));
+}
+
+#[test]
+fn efforts_of_open_models_are_those_that_each_one_takes() {
+    for (preset, model, expected) in [
+        (Preset::Moonshot, "kimi-k3", "low high max"),
+        (Preset::Moonshot, "kimi-k3.1-pro", "low high max"),
+        (Preset::DeepSeek, "deepseek-v4-pro", "none low high max"),
+        (Preset::DeepSeek, "deepseek-flash", "none low high max"),
+        (Preset::Glm, "glm-5.3", "low high max"),
+        (Preset::Xai, "grok-4.7", "low medium high xhigh"),
+        (Preset::Xai, "grok-4.6", "low medium high xhigh"),
+        (Preset::Xai, "grok-4.5", "low medium high"),
+        (Preset::Xai, "grok-4.3", "none low medium high"),
+        (Preset::Xai, "grok-4.20-0309-reasoning", "fixed"),
+        (Preset::Mistral, "mistral-medium-3-5", "none high"),
+        (Preset::Mistral, "mistral-small-2603", "none high"),
+        (Preset::Mistral, "mistral-large-4", "low medium high"),
+        (Preset::Mistral, "mistral-large-2512", "fixed"),
+    ] {
+        let provider = provider(ProviderKind::OpenAiCompatible, Some(preset));
+        assert_eq!(efforts(&provider.dialect(Api::Chat, model)), expected, "{model}");
+    }
+}
