@@ -138,6 +138,17 @@ pub enum Thinking {
     Budget(u64),
 }
 
+/// Whether a request sets a reasoning effort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EffortSetting {
+    /// It sets none: the model's default applies.
+    Unset,
+    /// It switches reasoning off.
+    Off,
+    /// It sets an effort.
+    On,
+}
+
 /// Reasoning effort, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effort {

@@ -7,9 +7,9 @@ use super::bedrock::{INVOKE_CLAUDE, ToolBetas};
 use super::presets;
 use super::{Preset, Provider, ProviderKind};
 use crate::canonical::dialect::{ReasoningOff, ReasoningSupport, SamplingSupport, Structured};
+use crate::canonical::request::EffortSetting;
 use crate::canonical::{Dialect, Effort, EffortSet, Quirks};
 use crate::wire::Api;
-use crate::wire::request::EffortSetting;
 
 /// Default output token limit for models with an unknown limit, where the format requires a value: the limit of the
 /// oldest models that are still served.
@@ -387,16 +387,6 @@ pub(super) fn issuer_of(name: &str) -> Box<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::{BaseUrl, Setup};
-
-    fn provider(kind: ProviderKind) -> Provider {
-        Provider::new(Setup {
-            name: "p".to_owned(),
-            kind,
-            apis: Vec::new(),
-            base: BaseUrl::parse("http://127.0.0.1:1/v1").unwrap(),
-        })
-    }
 
     #[test]
     fn model_version_is_read_after_the_family_name() {
@@ -406,91 +396,6 @@ mod tests {
         assert_eq!(version_after("gemini-2.5-flash", "gemini-"), Some((2, 5)));
         assert_eq!(version_after("gpt-5.1", "gpt-"), Some((5, 1)));
         assert_eq!(version_after("gpt-5", "gpt-"), Some((5, 0)));
-    }
-
-    #[test]
-    fn reasoning_and_sampling_depend_on_the_model() {
-        let claude = provider(ProviderKind::Anthropic);
-        let reasoning = |model| claude.dialect(Api::Messages, model).reasoning;
-        assert_eq!(reasoning("claude-3-5-sonnet-20240620"), ReasoningSupport::Fixed);
-        assert_eq!(
-            reasoning("claude-3-7-sonnet-latest"),
-            ReasoningSupport::Budget { min: 1024, max: 128_000, off: true }
-        );
-        assert_eq!(
-            reasoning("claude-sonnet-4-5"),
-            ReasoningSupport::Budget { min: 1024, max: 64_000, off: true }
-        );
-        assert_eq!(
-            reasoning("us.anthropic.claude-opus-4-1-20250805-v1:0"),
-            ReasoningSupport::Budget { min: 1024, max: 32_000, off: true },
-        );
-        assert_eq!(reasoning("claude-opus-4-7"), ReasoningSupport::adaptive(Effort::Max, true));
-        assert_eq!(reasoning("claude-sonnet-5"), ReasoningSupport::adaptive(Effort::Max, true));
-
-        let google = provider(ProviderKind::Gemini);
-        let reasoning = |model| google.dialect(Api::Generate, model).reasoning;
-        assert_eq!(reasoning("gemini-2.0-flash"), ReasoningSupport::Fixed);
-        assert_eq!(
-            reasoning("gemini-2.5-pro"),
-            ReasoningSupport::Budget { min: 128, max: 32_768, off: false }
-        );
-        assert_eq!(
-            reasoning("gemini-2.5-flash"),
-            ReasoningSupport::Budget { min: 1, max: 24_576, off: true }
-        );
-        let levels = |least| ReasoningSupport::efforts(least, Effort::High, false);
-        assert_eq!(reasoning("gemini-3-pro-preview"), levels(Effort::Low));
-        assert_eq!(reasoning("gemini-3-flash"), levels(Effort::Minimal));
-
-        let openai = provider(ProviderKind::OpenAi);
-        let dialect = |model| openai.dialect(Api::Chat, model);
-        assert_eq!(dialect("gpt-4o-mini").reasoning, ReasoningSupport::Fixed);
-        assert!(!dialect("gpt-4.1").max_completion_tokens);
-        assert!(dialect("o3-mini").max_completion_tokens);
-        assert_eq!(dialect("gpt-5.1").reasoning, ReasoningSupport::efforts(Effort::Low, Effort::High, true));
-        for (model, sampling) in [
-            ("gpt-4o", SamplingSupport::All),
-            ("gpt-5", SamplingSupport::None),
-            ("gpt-5.2", SamplingSupport::IfOff),
-            ("gpt-6", SamplingSupport::None),
-            ("codex-mini-latest", SamplingSupport::None),
-            ("o4-mini", SamplingSupport::None),
-            ("some-model-of-our-own", SamplingSupport::All),
-        ] {
-            assert_eq!(dialect(model).sampling, sampling, "{model}");
-        }
-        assert_eq!(
-            dialect("gpt-5").reasoning,
-            ReasoningSupport::efforts(Effort::Minimal, Effort::High, false)
-        );
-    }
-
-    #[test]
-    fn responses_only_models_are_known() {
-        let openai = provider(ProviderKind::OpenAi);
-        for model in [
-            "o1-pro",
-            "o1-pro-2025-03-19",
-            "o3-pro",
-            "o3-pro-2025-06-10",
-            "gpt-5-pro",
-            "gpt-5.2-pro",
-            "gpt-5-codex",
-            "gpt-5.1-codex-mini",
-            "codex-mini-latest",
-            "o3-deep-research",
-            "o4-mini-deep-research-2025-06-26",
-            "computer-use-preview",
-        ] {
-            assert!(openai.serves_responses_only(model), "{model}");
-        }
-        for model in
-            ["o3", "o1", "o4-mini", "gpt-5", "gpt-5-mini", "gpt-4o", "gpt-4.1", "my-pro", "chatgpt-4o-latest"]
-        {
-            assert!(!openai.serves_responses_only(model), "{model}");
-        }
-        assert!(!provider(ProviderKind::OpenAiCompatible).serves_responses_only("o3-pro"));
     }
 
     #[test]

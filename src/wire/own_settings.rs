@@ -10,6 +10,7 @@ use super::fields::{chat, generate, messages, responses};
 use super::request::Body;
 use super::spelling::{MemberRange, Respelling, find, member_ranges};
 use crate::canonical::dialect::{ReasoningOff, ReasoningSupport};
+use crate::canonical::request::EffortSetting;
 use crate::canonical::{Dialect, Effort, RequestFeatures as Features};
 use crate::json::{JsonRope, RawJson, ValueKind};
 
@@ -49,17 +50,6 @@ struct EffortPlace {
     at: Range<usize>,
     /// Name in warnings.
     name: &'static str,
-}
-
-/// Whether a request sets a reasoning effort.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EffortSetting {
-    /// It sets none: the model's default applies.
-    Unset,
-    /// It switches reasoning off.
-    Off,
-    /// It sets an effort.
-    On,
 }
 
 impl Body {

@@ -6,8 +6,6 @@ use std::ops::Range;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-pub use super::own_settings::EffortSetting;
-
 use super::body_members::BodyMembers;
 use super::fields::{CONTENT, EXTRA, EXTRA_SNAKE, Fields, MODEL, STREAM, fields, responses};
 use super::invoke_body::MemberInserter;
