@@ -65,6 +65,7 @@ mod google;
 mod http;
 mod ids;
 mod image;
+mod model_rules;
 mod openai;
 mod prefix_cache;
 mod scenario;

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::super::script::Ask;
+use super::super::model_rules::{self, Off};
+use super::super::script::{Ask, Choice};
 use super::super::text::{tokens, weigh};
 use super::Version;
 use super::errors::{ApiError, Fields, required, should_be, wrong_tag};
@@ -72,6 +73,7 @@ pub(super) fn messages(body: &Value, version: Version) -> Result<Asked, ApiError
         Err(_) => return Err(ApiError::invalid("max_tokens: Input should be greater than or equal to 0")),
     };
     check_sampling(&fields, &asked)?;
+    check_model(&fields, &asked, max_tokens)?;
     asked.ask.stop = stop(&fields)?;
     asked.stream = fields.boolean("stream")?.unwrap_or(false);
     match fields.string("service_tier")? {
@@ -120,12 +122,7 @@ fn shared(fields: &Fields<'_>, version: Version, max_tokens: Option<i64>) -> Res
     let mut ask = talk.ask("Anthropic", model);
     ask.tools = tools::tools(fields)?;
     (ask.choice, ask.one_call) = tools::choice(fields, &ask.tools)?;
-    if manual
-        && matches!(
-            ask.choice,
-            super::super::script::Choice::Required | super::super::script::Choice::Named(_)
-        )
-    {
+    if manual && matches!(ask.choice, Choice::Required | Choice::Named(_)) {
         return Err(ApiError::invalid("Thinking may not be enabled when tool_choice forces tool use."));
     }
     ask.format = tools::format(fields)?;
@@ -194,6 +191,35 @@ fn thinking(fields: &Fields<'_>, model: &str, max_tokens: Option<i64>) -> Result
         }
         other => Err(wrong_tag("thinking", other, &["adaptive", "between_tools", "disabled", "enabled"])),
     }
+}
+
+/// Refuses what this model does not take.
+fn check_model(fields: &Fields<'_>, asked: &Asked, max_tokens: i64) -> Result<(), ApiError> {
+    let model = asked.ask.model.as_str();
+    let Some(rules) = model_rules::of(model) else { return Ok(()) };
+    let config = fields.object("output_config")?;
+    let effort = config.map(|config| config.string("effort")).transpose()?.flatten();
+    if let Some(effort) = effort.filter(|effort| !rules.takes(effort)) {
+        return Err(ApiError::invalid(format!(
+            "output_config.effort: '{effort}' is not supported by {model}."
+        )));
+    }
+    let thinking = fields.object("thinking")?;
+    let kind = thinking.map(|thinking| thinking.string("type")).transpose()?.flatten();
+    let is_high = matches!(effort, Some("xhigh" | "max"));
+    if kind == Some("disabled") && (rules.off == Off::Never || rules.off == Off::UpToHigh && is_high) {
+        return Err(ApiError::invalid("\"thinking.type.disabled\" is not supported for this model."));
+    }
+    if !rules.forced && matches!(asked.ask.choice, Choice::Required | Choice::Named(_)) {
+        return Err(ApiError::invalid("tool_choice: forced tool use is not supported for this model."));
+    }
+    if u64::try_from(max_tokens).is_ok_and(|most| most > rules.output) {
+        let most = rules.output;
+        return Err(ApiError::invalid(format!(
+            "max_tokens: {max_tokens} > {most}, which is the maximum allowed number of output tokens for {model}"
+        )));
+    }
+    Ok(())
 }
 
 fn check_sampling(fields: &Fields<'_>, asked: &Asked) -> Result<(), ApiError> {

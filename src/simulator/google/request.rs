@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::super::model_rules::{self, Sampling};
 use super::super::script::{Ask, Choice, Format, Tool};
 use super::super::text::{tokens, weigh};
 use super::errors::{ApiError, listed};
@@ -52,6 +53,7 @@ fn read(body: &Value, model: &str) -> Result<Asked, ApiError> {
     }
     ask.tools = tools;
     let (thinks, show_thoughts) = thinking(config, model)?;
+    check_model(body, config, model)?;
     ask.thinking = thinks;
     let within = |name: &str, least: f64, most: f64| match number(config, name) {
         Some(value) if !(least..=most).contains(&value) => {
@@ -75,6 +77,24 @@ fn read(body: &Value, model: &str) -> Result<Asked, ApiError> {
     let weight = |name: &str| get(body, name).map_or(0, weigh);
     ask.prompt_tokens = tokens(weight("contents") + weight("systemInstruction") + weight("tools"));
     Ok(Asked { ask, candidates, show_thoughts, signs: third || thinks, call_ids: third })
+}
+
+/// Refuses what this model does not take.
+fn check_model(body: &Value, config: &Value, model: &str) -> Result<(), ApiError> {
+    let Some(rules) = model_rules::of(model) else { return Ok(()) };
+    let level = get(config, "thinkingConfig").and_then(|config| text(config, "thinkingLevel"));
+    if let Some(level) = level.filter(|level| !rules.takes(level)) {
+        return Err(ApiError::invalid(format!("Thinking level {level} is not supported for this model.")));
+    }
+    let last = list(body, "contents").last().and_then(|content| text(content, "role"));
+    if !rules.prefill && last == Some("model") {
+        return Err(ApiError::invalid("Requests ending with a model turn are not supported by this model."));
+    }
+    let sampling = ["temperature", "topP", "topK"].into_iter().find(|name| get(config, name).is_some());
+    match sampling.filter(|_| rules.sampling == Sampling::Never) {
+        Some(name) => Err(ApiError::invalid(format!("{name} is not supported for this model."))),
+        None => Ok(()),
+    }
 }
 
 /// Returns the declared functions, and whether there are tools that the provider runs itself.

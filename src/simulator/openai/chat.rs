@@ -114,6 +114,7 @@ fn read(body: &Value) -> Result<Chat, ApiError> {
     if tools.is_empty() && fields.get("parallel_tool_calls").is_some() {
         return Err(only_with_tools("parallel_tool_calls"));
     }
+    super::check_chat_model(fields, model, !tools.is_empty())?;
     ask.tools = tools;
     ask.format = format(fields, messages)?;
     ask.thinking = match fields.string("reasoning_effort")? {

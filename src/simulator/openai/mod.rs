@@ -28,6 +28,7 @@ use serde_json::Value;
 
 use super::http::{Reply, Request};
 use super::ids::{Ids, hash};
+use super::model_rules::{self, Sampling};
 use super::server::Call;
 use azure::Placed;
 use errors::ApiError;
@@ -148,6 +149,52 @@ fn is_reasoning_model(model: &str) -> bool {
         model.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     });
     (gpt5 && !model.contains("chat")) || o_series
+}
+
+/// Refuses what this model does not take.
+fn check_model(
+    fields: errors::Fields<'_>,
+    model: &str,
+    effort: Option<&str>,
+    path: &str,
+) -> Result<(), ApiError> {
+    let Some(rules) = model_rules::of(model) else { return Ok(()) };
+    if let Some(effort) = effort.filter(|effort| !rules.takes(effort)) {
+        let message = format!("Unsupported value: '{path}' does not support '{effort}' with this model.");
+        return Err(ApiError::invalid(message).param(path).code("unsupported_value"));
+    }
+    let is_refused = match rules.sampling {
+        Sampling::Always => false,
+        Sampling::WhileOff => rules.reasons(effort),
+        Sampling::Never => true,
+    };
+    for name in ["temperature", "top_p"] {
+        let value = fields.get(name).and_then(Value::as_f64);
+        if is_refused && value.is_some_and(|value| (value - 1.0).abs() > f64::EPSILON) {
+            let message = format!("Unsupported parameter: '{name}' is not supported with this model.");
+            return Err(ApiError::invalid(message).param(name).code("unsupported_parameter"));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what this model does not take in chat completions.
+fn check_chat_model(fields: errors::Fields<'_>, model: &str, has_tools: bool) -> Result<(), ApiError> {
+    let effort = fields.string("reasoning_effort")?;
+    check_model(fields, model, effort, "reasoning_effort")?;
+    let by_responses = model_rules::of(model).is_some_and(|rules| rules.tools_by_responses);
+    let reasons = model_rules::of(model).is_some_and(|rules| rules.reasons(effort));
+    if by_responses && reasons && has_tools {
+        let message = format!(
+            "Function tools with reasoning_effort are not supported for {model} in /v1/chat/completions. Please use \
+             /v1/responses instead."
+        );
+        return Err(ApiError::invalid(message).param("reasoning_effort"));
+    }
+    if by_responses && effort == Some("max") {
+        return Err(ApiError::invalid("Unsupported value: 'max'.").param("reasoning_effort"));
+    }
+    Ok(())
 }
 
 /// Adds the headers of every response. Errors before the model have no rate-limit headers.

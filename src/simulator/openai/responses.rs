@@ -176,6 +176,9 @@ fn read<'a>(
     fields.object("metadata")?;
     check_client_metadata(fields)?;
     let (thinking, summary) = read_reasoning(fields)?;
+    let reasoning = fields.object("reasoning")?;
+    let effort = reasoning.map(|reasoning| reasoning.string("effort")).transpose()?.flatten();
+    super::check_model(fields, model, effort, "reasoning.effort")?;
     ask.thinking = thinking;
     let include = fields.array("include")?.map_or(&[][..], Vec::as_slice);
     let encrypted = include.iter().any(|name| name == "reasoning.encrypted_content");
