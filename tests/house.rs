@@ -5,6 +5,8 @@
 
 #[path = "house/glossary.rs"]
 mod glossary;
+#[path = "house/models.rs"]
+mod models;
 #[path = "house/source.rs"]
 mod source;
 

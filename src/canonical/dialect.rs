@@ -3,6 +3,7 @@
 use super::breakpoints::BreakpointSupport;
 use super::effort_set::EffortSet;
 use super::features::RequestFeatures;
+use super::member_set::MemberSet;
 use super::quirks::Quirks;
 use super::request::{Effort, Thinking};
 
@@ -68,6 +69,11 @@ pub struct Dialect<'d> {
     /// Features that the model refuses in requests of the format. A request of that format with one of them is encoded
     /// again, as if the client spoke another format.
     pub refuses: RequestFeatures,
+    /// Members that the model refuses, beside those that the provider lacks.
+    pub refused: MemberSet,
+    /// Whether calls must be sent with the provider's signature. Such models also take files in the results of functions,
+    /// functions beside the provider's search, and schemas that bind without a forced call.
+    pub signed_calls: bool,
     /// Deviations of the provider from the format.
     pub quirks: &'static Quirks,
 }
@@ -265,8 +271,15 @@ impl<'d> Dialect<'d> {
             breakpoints: Some(BreakpointSupport::full(0)),
             think_tags: false,
             refuses: RequestFeatures::ENVELOPE,
+            refused: MemberSet::EMPTY,
+            signed_calls: false,
             quirks: &Quirks::PLAIN,
         }
+    }
+
+    /// Returns whether the provider or the model refuses or ignores an element.
+    pub fn lacks(&self, element: &str) -> bool {
+        self.quirks.lacks(element) || self.refused.has(element)
     }
 
     /// Returns whether the model reasons in a request with this setting.

@@ -89,7 +89,7 @@ impl RequestFeatures {
     }
 
     /// A sampling parameter with another value than its default, without a reasoning effort.
-    pub const SAMPLING_ALONE: RequestFeatures = RequestFeatures(1 << 19);
+    pub const SAMPLING_ALONE: RequestFeatures = RequestFeatures(1 << 22);
     /// A sampling parameter with another value than its default, beside a reasoning effort other than `none`.
     pub const SAMPLING_BESIDE_EFFORT: RequestFeatures = RequestFeatures(1 << 20);
     /// The reasoning effort `none`.

@@ -149,6 +149,11 @@ pub enum EffortSetting {
     On,
 }
 
+impl EffortSetting {
+    /// All three.
+    pub const ALL: [EffortSetting; 3] = [EffortSetting::Unset, EffortSetting::Off, EffortSetting::On];
+}
+
 /// Reasoning effort, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effort {

@@ -8,7 +8,8 @@ use super::fault::FaultList;
 use super::layers::cover;
 use super::names::{continuations, without_path, without_prefixes};
 use super::price::ListedPrice;
-use super::row::{AliasRow, Evidence, FamilyRow, FileRows, ModelRow, OfferRow, ProviderRow};
+use super::row::{AliasRow, Evidence, FamilyRow, FileRows, ModelRow, OfferRow, ProviderRow, ServingRow};
+use super::serving::{NamePattern, Serving};
 use super::words::RowStatus;
 use super::{Catalogue, NameIndex};
 
@@ -37,7 +38,18 @@ impl Compiler<'_> {
         }
         let edition = rows.edition.unwrap_or_default();
         let files = self.files.iter().map(|name| Box::from(*name)).collect();
-        Catalogue { edition, files, sources: rows.sources, providers, families, models, aliases, index }
+        let servings = rows.servings.iter().map(|row| self.serving(row, &providers, &families)).collect();
+        Catalogue {
+            edition,
+            files,
+            sources: rows.sources,
+            providers,
+            families,
+            models,
+            aliases,
+            servings,
+            index,
+        }
     }
 
     fn wrong(&self, evidence: &Evidence, key: &str, message: String, hint: &str) {
@@ -71,6 +83,7 @@ impl Compiler<'_> {
             tells: row.tells.clone(),
             region: row.region.clone(),
             lists: row.lists.clone(),
+            family: row.family.clone(),
             off_peak: row.off_peak.clone(),
             source: self.source(&row.evidence),
         }
@@ -143,6 +156,9 @@ impl Compiler<'_> {
                     self.wrong(&row.evidence, "family.match", message, "leave it with one of them");
                 }
             }
+            for name in row.patterns.iter().flatten() {
+                index.patterns.push((NamePattern::new(name), at));
+            }
             for name in row.guesses.iter().flatten() {
                 if let Some(before) = index.guesses.insert(name.clone(), at).filter(|before| *before != at) {
                     let message = format!("{name:?} is a guess of the family {:?} too", other(before));
@@ -151,6 +167,7 @@ impl Compiler<'_> {
                 index.longest_guess = index.longest_guess.max(name.len());
             }
         }
+        index.patterns.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.length()));
     }
 
     fn models(&self, rows: &FileRows, families: &[Family], index: &mut NameIndex) -> Vec<CatalogueModel> {
@@ -282,6 +299,27 @@ impl Compiler<'_> {
             };
             let hint = "write the day before `from` of the next row as `until`".to_owned();
             self.faults.add(after.place, "model.at.price", message, Some(hint));
+        }
+    }
+
+    fn serving(&self, row: &ServingRow, providers: &[CatalogueProvider], families: &[Family]) -> Serving {
+        if !providers.iter().any(|provider| provider.id == row.provider) {
+            let message = format!("no provider {:?}", row.provider);
+            self.wrong(&row.evidence, "serving.provider", message, "write a [[provider]] with this id");
+        }
+        for id in row.families.iter().filter(|id| !families.iter().any(|family| family.id == **id)) {
+            self.wrong(
+                &row.evidence,
+                "serving.families",
+                format!("no family {id:?}"),
+                "write the id of a family",
+            );
+        }
+        Serving {
+            provider: row.provider.clone(),
+            families: row.families.clone(),
+            makers: row.makers.clone(),
+            facts: row.facts.clone(),
         }
     }
 

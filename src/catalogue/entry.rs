@@ -124,6 +124,8 @@ pub struct CatalogueProvider {
     pub region: Option<Box<str>>,
     /// The provider's own list of models.
     pub lists: Option<Box<str>>,
+    /// Family that its models are taken for whose names resemble none.
+    pub family: Option<Box<str>>,
     /// Hours of a lower price.
     pub off_peak: Option<ReducedHours>,
     /// Where the row comes from.

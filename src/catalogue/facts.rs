@@ -241,8 +241,37 @@ facts! {
     sizes: Box<str>,
     /// Most images of one request.
     max_images: u64,
+    /// Most output tokens of one request. Of a family: what its models have in common.
+    output: u64,
     /// Most output tokens of one request that does not stream, if fewer than of a stream.
     output_unstreamed: u64,
+    /// Whether instructions may stand in the middle of a conversation of the messages format.
+    system_in_middle: bool,
+    /// Whether calls must be sent with their signature. Such models also take files in results, functions beside the
+    /// provider's search, and schemas that bind without a forced call.
+    signed_calls: bool,
+    /// Whether the model takes `verbosity`, and custom tools, whose input is free text.
+    verbosity: bool,
+    /// Whether schemas may be plain JSON schema. If false, they are those of OpenAPI 3.0.
+    json_schema: bool,
+    /// Whether the model answers in streams only.
+    streams_only: bool,
+    /// Whether the model reasons in streams only, and a request without one must switch reasoning off.
+    reasons_in_streams: bool,
+    /// Whether a turn with calls must have its reasoning while reasoning is on.
+    calls_need_reasoning: bool,
+    /// Whether the model takes explicit cache marks.
+    cache_marks: bool,
+    /// Whether it takes them on tools.
+    cache_tools: bool,
+    /// Whether it takes them with a lifetime of an hour.
+    cache_long: bool,
+    /// Whether several calls in one turn can be forbidden beside the tool choice, at Amazon Bedrock.
+    call_limit: bool,
+    /// Whether the number of dimensions of an embedding can be chosen.
+    dimensions: bool,
+    /// Form of requests at a provider whose models have different ones.
+    form: Box<str>,
 }
 
 /// Reads one fact of a table.

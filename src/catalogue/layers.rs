@@ -33,6 +33,7 @@ impl ProviderRow {
         set(&mut self.tells, upper.tells);
         set(&mut self.region, upper.region);
         set(&mut self.lists, upper.lists);
+        set(&mut self.family, upper.family);
         set(&mut self.off_peak, upper.off_peak);
         self.evidence.lay_over(upper.evidence);
     }
@@ -43,6 +44,7 @@ impl FamilyRow {
         set(&mut self.like, upper.like);
         set(&mut self.matches, upper.matches);
         set(&mut self.guesses, upper.guesses);
+        set(&mut self.patterns, upper.patterns);
         self.facts.lay_over(upper.facts);
         self.evidence.lay_over(upper.evidence);
     }
@@ -169,6 +171,8 @@ impl FileRows {
             upper.aliases.iter().map(|row| ((row.provider.clone(), row.name.clone()), ())).collect();
         self.aliases.retain(|row| !named.contains_key(&(row.provider.clone(), row.name.clone())));
         self.aliases.extend(upper.aliases);
+        // The later row counts, fact by fact.
+        self.servings.extend(upper.servings);
     }
 }
 

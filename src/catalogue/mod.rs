@@ -19,6 +19,7 @@ mod layers;
 mod names;
 mod price;
 mod row;
+mod serving;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -46,6 +47,8 @@ pub const EMBEDDED: &str = include_str!("../../conf/catalogue.toml");
 pub const EMBEDDED_NAME: &str = "catalogue.toml of the gateway";
 /// Most parts of a name at which a family is sought, so that a long name takes no longer.
 const MAX_PARTS: usize = 8;
+/// Longest name that is compared with patterns, for the same reason.
+const MAX_PATTERNED: usize = 128;
 
 /// Catalogue of models: compiled rows, found by name.
 #[derive(Debug, Default)]
@@ -57,6 +60,7 @@ pub struct Catalogue {
     families: Vec<Family>,
     models: Vec<CatalogueModel>,
     aliases: Vec<NameAlias>,
+    servings: Vec<serving::Serving>,
     index: NameIndex,
 }
 
@@ -71,6 +75,8 @@ struct NameIndex {
     matches: HashMap<Box<str>, usize>,
     guesses: HashMap<Box<str>, usize>,
     longest_guess: usize,
+    /// Patterns, those with the most characters first.
+    patterns: Vec<(serving::NamePattern, usize)>,
     models: HashMap<Box<str>, usize>,
     /// By provider, then by name: model, and offer of the model.
     offers: HashMap<Box<str>, OfferPlaces>,
@@ -87,10 +93,21 @@ impl NameIndex {
         names::continuations(name).find_map(|name| self.matches.get(name)).copied()
     }
 
-    /// Returns the family of the longest guess that a name begins with.
-    fn guessed(&self, name: &str) -> Option<usize> {
+    /// Returns the family of the longest pattern that a name has, and the number of its characters.
+    fn patterned(&self, name: &str) -> Option<(usize, usize)> {
+        if name.len() > MAX_PATTERNED {
+            return None;
+        }
+        self.patterns
+            .iter()
+            .find(|(pattern, _)| pattern.is_in(name))
+            .map(|(pattern, at)| (*at, pattern.length()))
+    }
+
+    /// Returns the family of the longest guess that a name begins with, and the length of the guess.
+    fn guessed(&self, name: &str) -> Option<(usize, usize)> {
         let longest = self.longest_guess.min(name.len());
-        (1..=longest).rev().find_map(|end| self.guesses.get(name.get(..end)?)).copied()
+        (1..=longest).rev().find_map(|end| Some((*self.guesses.get(name.get(..end)?)?, end)))
     }
 }
 
@@ -214,13 +231,27 @@ impl Catalogue {
         if let Some(at) = self.index.listed(&plain) {
             return Some((at, How::Listed));
         }
+        if let Some(at) = self.patterned(&plain) {
+            return Some((at, How::Guessed));
+        }
         let plain = names::without_variant(&plain).unwrap_or(&plain);
         let parts = plain.match_indices(['-', '.', '_', ':']).map(|(at, _)| at.saturating_add(1));
         let starts = std::iter::once(0).chain(parts).take(MAX_PARTS);
-        let found = starts
-            .filter_map(|start| plain.get(start..))
-            .find_map(|rest| self.index.listed(rest).or_else(|| self.index.guessed(rest)))?;
+        let found = starts.filter_map(|start| plain.get(start..)).find_map(|rest| {
+            self.index.listed(rest).or_else(|| self.index.guessed(rest).map(|(at, _)| at))
+        })?;
         Some((found, How::Guessed))
+    }
+
+    /// Returns the family of a pattern that a name has. It comes before a guess; but of two families without conversations the
+    /// one with the longer text is meant.
+    fn patterned(&self, name: &str) -> Option<usize> {
+        let (pattern, length) = self.index.patterned(name)?;
+        let is_chat = |at: usize| {
+            self.families.get(at).is_none_or(|family| family.facts.kind_or_chat() == ModelKind::Chat)
+        };
+        let guessed = self.index.guessed(name).filter(|(at, end)| *end >= length && !is_chat(*at));
+        Some(guessed.filter(|_| !is_chat(pattern)).map_or(pattern, |(at, _)| at))
     }
 
     /// Returns what a model takes: the facts of its own row if it is listed, else those of its family.

@@ -23,6 +23,19 @@ pub(super) struct FileRows {
     pub(super) families: Vec<FamilyRow>,
     pub(super) models: Vec<ModelRow>,
     pub(super) aliases: Vec<AliasRow>,
+    pub(super) servings: Vec<ServingRow>,
+}
+
+/// What a provider makes of the models that it serves, beside what they take everywhere.
+#[derive(Clone, Debug)]
+pub(super) struct ServingRow {
+    pub(super) provider: Box<str>,
+    /// Ids of families; those that inherit from them are meant too.
+    pub(super) families: Vec<Box<str>>,
+    /// Makers of models.
+    pub(super) makers: Vec<Box<str>>,
+    pub(super) facts: FactsRow,
+    pub(super) evidence: Evidence,
 }
 
 /// Where a row comes from and how far it is confirmed.
@@ -45,6 +58,7 @@ pub(super) struct ProviderRow {
     pub(super) tells: Option<Box<str>>,
     pub(super) region: Option<Box<str>>,
     pub(super) lists: Option<Box<str>>,
+    pub(super) family: Option<Box<str>>,
     pub(super) off_peak: Option<ReducedHours>,
     pub(super) evidence: Evidence,
 }
@@ -55,6 +69,7 @@ pub(super) struct FamilyRow {
     pub(super) like: Option<Box<str>>,
     pub(super) matches: Option<Vec<Box<str>>>,
     pub(super) guesses: Option<Vec<Box<str>>>,
+    pub(super) patterns: Option<Vec<Box<str>>>,
     pub(super) facts: FactsRow,
     pub(super) evidence: Evidence,
 }
@@ -120,6 +135,7 @@ fn read_root(root: &TomlTable<'_>, is_overlay: bool) -> FileRows {
     root.tables("family", |table| rows.families.extend(read_family(table)));
     root.tables("model", |table| rows.models.extend(read_model(table)));
     root.tables("alias", |table| read_alias(table, &mut rows.aliases));
+    root.tables("serving", |table| rows.servings.extend(read_serving(table)));
     rows
 }
 
@@ -164,6 +180,7 @@ fn read_provider(table: &TomlTable<'_>) -> Option<ProviderRow> {
         tells: table.text("tells"),
         region: table.text("region"),
         lists: table.text("lists"),
+        family: table.text("family"),
         off_peak,
         evidence: read_evidence(table, true),
     };
@@ -198,6 +215,7 @@ fn read_family(table: &TomlTable<'_>) -> Option<FamilyRow> {
         like: table.text("like"),
         matches: table.get("match").map(|value| read_names(&value)),
         guesses: table.get("guess").map(|value| read_names(&value)),
+        patterns: table.get("pattern").map(|value| read_names(&value)),
         facts: FactsRow::read(table),
         evidence: read_evidence(table, true),
     };
@@ -341,6 +359,22 @@ fn read_long(table: &TomlTable<'_>) -> Option<LongRule> {
     let input = table.require("input", "input = 2").and_then(|value| value.factor());
     let output = table.require("output", "output = 1.5").and_then(|value| value.factor());
     Some(LongRule { above: above?, input: input?, output: output? })
+}
+
+fn read_serving(table: &TomlTable<'_>) -> Option<ServingRow> {
+    let list = |key: &'static str| table.get(key).map(|value| value.texts()).unwrap_or_default();
+    let row = ServingRow {
+        provider: id(table, "provider", "provider = \"groq\"")?,
+        families: list("families"),
+        makers: list("makers"),
+        facts: FactsRow::read(table),
+        evidence: read_evidence(table, true),
+    };
+    if row.families.is_empty() && row.makers.is_empty() {
+        table.wrong("names no models", "write families = [\"gpt-oss\"], or makers = [\"openai\"]");
+        return None;
+    }
+    Some(row)
 }
 
 fn read_alias(table: &TomlTable<'_>, aliases: &mut Vec<AliasRow>) {

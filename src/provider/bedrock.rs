@@ -4,15 +4,17 @@
 //! Sources: Amazon Bedrock User Guide, "Supported models and model features" and "Inference parameters and responses for
 //! foundation models", November 2026.
 
-use super::dialect::{messages, version_after};
-use super::prompt_cache::min_tokens;
-use crate::canonical::dialect::{ReasoningSupport, Structured};
+use super::dialect::{ANTHROPIC, messages};
+use super::profile::KnownModel;
+use crate::canonical::dialect::Structured;
 use crate::canonical::embed::{EmbedDialect, EmbedShape, PurposeWords};
 use crate::canonical::quirks::{Quirks, ToolChoiceSupport};
 use crate::canonical::rank::{RankDialect, RankShape};
-use crate::canonical::request::Effort;
 use crate::canonical::{BreakpointSupport, Dialect};
 use crate::wire::Api;
+
+/// Maker of models for embeddings and reranking.
+const COHERE: &str = "cohere";
 
 /// Models of OpenAI: an effort under its usual name.
 const USUAL: Quirks = Quirks { custom_tools: false, ..Quirks::PLAIN };
@@ -94,71 +96,25 @@ impl ToolBetas {
     }
 }
 
-/// Returns whether a model is served through an API. `has_converse` is whether the provider offers Converse: without it
-/// the configuration says that all models are Claude, such as those behind the ARN of an inference profile.
-pub(super) fn serves(api: Api, model: &str, has_converse: bool) -> bool {
-    match api {
-        Api::Messages => model.contains("claude") || !has_converse,
-        _ => true,
-    }
-}
-
-/// Returns the cache marks that a model takes. `None` if the service refuses requests with marks for the model, and if
-/// the id does not say which model it is.
-///
-/// Sources: Amazon Bedrock User Guide, "Prompt caching for faster model inference", November 2026, and the refusals that
-/// users report: "You invoked an unsupported model or your request did not allow prompt caching", and for a lifetime of
-/// an hour "Extended TTL prompt caching is only supported for Anthropic models" (Nova) or "Extra inputs are not
-/// permitted" (Claude before 4.5).
-pub(super) fn breakpoints(model: &str) -> Option<BreakpointSupport> {
-    if model.contains("nova") {
-        let is_text = ["nova-micro", "nova-lite", "nova-pro", "nova-premier", "nova-2-lite", "nova-2-pro"];
-        return is_text.iter().any(|name| model.contains(name)).then_some(BreakpointSupport {
-            min_tokens: 1_000,
-            tools: false,
-            long: false,
-        });
-    }
-    let at = model.find("claude")?;
-    let model = model.get(at..)?;
-    let (full, min_tokens) = (BreakpointSupport::full(0), min_tokens(model));
-    let long = match version_after(model, "claude-") {
-        // The third generation has its version before the name of the family.
-        Some((3, 7)) => false,
-        Some((3, 5)) if model.contains("haiku") => {
-            return Some(BreakpointSupport { min_tokens: 2_048, long: false, ..full });
-        }
-        Some((0..=3, _)) => return None,
-        _ => claude_version(model).is_none_or(|version| version >= (4, 5)),
-    };
-    Some(BreakpointSupport { min_tokens, long, ..full })
-}
-
-/// Returns the version of a Claude model, major and minor. `None` if its name has none, as that of a future model may.
-fn claude_version(model: &str) -> Option<(u32, u32)> {
-    let model = model.get(model.find("claude")?..)?;
-    let families = ["opus-", "sonnet-", "haiku-"];
-    // The third generation has its version before the name of the family.
-    let old = version_after(model, "claude-");
-    old.or_else(|| families.into_iter().find_map(|family| version_after(model, family)))
-}
-
 /// Returns the cache marks that a client's request may have for a model. The ARN of a customer's profile or deployment
 /// names no model; the client that sends marks to it knows which one it is.
-fn client_breakpoints(model: &str) -> Option<BreakpointSupport> {
+///
+/// The service refuses requests with marks for models without: "You invoked an unsupported model or your request did not
+/// allow prompt caching".
+fn client_breakpoints(model: &str, known: &KnownModel) -> Option<BreakpointSupport> {
     let is_unnamed = model.starts_with("arn:") && !model.rsplit('/').next().unwrap_or_default().contains('.');
-    if is_unnamed { Some(BreakpointSupport::full(0)) } else { breakpoints(model) }
+    if is_unnamed { Some(BreakpointSupport::full(0)) } else { known.breakpoints() }
 }
 
 /// Returns the embedding profile of a model. Sources: Amazon Bedrock User Guide, "Amazon Titan Embeddings G1 - Text",
 /// "Amazon Titan Text Embeddings V2", "Cohere Embed v3" and "Cohere Embed v4".
-pub(super) fn embedding(model: &str) -> EmbedDialect {
-    if model.contains("cohere") {
+pub(super) fn embedding(known: &KnownModel) -> EmbedDialect {
+    let sized = |member| if known.facts.dimensions.unwrap_or(true) { member } else { "" };
+    if known.is_of(COHERE) {
         return EmbedDialect {
             shape: EmbedShape::UnnamedTexts,
             batch: 96,
-            // Vectors of the third version have a fixed number of dimensions.
-            dimensions: if model.contains("embed-v4") { "output_dimension" } else { "" },
+            dimensions: sized("output_dimension"),
             purpose: "input_type",
             words: PurposeWords::Search,
             base64: false,
@@ -169,7 +125,7 @@ pub(super) fn embedding(model: &str) -> EmbedDialect {
     EmbedDialect {
         shape: EmbedShape::InputText,
         batch: 1,
-        dimensions: if model.contains("embed-text-v1") { "" } else { "dimensions" },
+        dimensions: sized("dimensions"),
         purpose: "",
         words: PurposeWords::None,
         base64: false,
@@ -179,63 +135,48 @@ pub(super) fn embedding(model: &str) -> EmbedDialect {
 }
 
 /// Returns the rerank profile of a model. Source: Amazon Bedrock User Guide, "Use a reranker model".
-pub(super) fn ranking(model: &str) -> RankDialect {
-    let version = if model.contains("cohere") { 2 } else { 0 };
+pub(super) fn ranking(known: &KnownModel) -> RankDialect {
+    let version = if known.is_of(COHERE) { 2 } else { 0 };
     RankDialect { shape: RankShape::Unnamed(version), extensions: false, ..RankDialect::PLAIN }
 }
 
-/// Returns the profile of a model.
-pub(super) fn dialect<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
-    let has = |word: &str| model.contains(word);
-    let effort = |max| ReasoningSupport::efforts(Effort::Low, max, false);
+/// Returns the profile of a model. Its form of requests is a fact of the catalogue.
+pub(super) fn dialect<'d>(base: Dialect<'d>, model: &str, known: &KnownModel) -> Dialect<'d> {
     // No model fetches media, and instructions come before the conversation.
     let base = Dialect {
         media_urls: false,
         system_in_middle: false,
         structured: Structured::Tool,
-        breakpoints: client_breakpoints(model),
+        breakpoints: client_breakpoints(model, known),
         quirks: const { &USUAL },
         ..base
     };
-    if has("claude") {
-        let claude = messages(base.clone(), model);
-        // Structured output came with the same models as at their maker.
-        let is_native = messages(Dialect { structured: Structured::Native, ..base }, model).structured;
+    if known.is_of(ANTHROPIC) {
         // Older models refuse the tool choice of their own beside that of the format.
-        let is_single = claude_version(model).is_none_or(|version| version >= (4, 5));
-        let extensions: &[&str] = if is_single {
+        let extensions: &[&str] = if known.facts.call_limit.unwrap_or(true) {
             &["disable_parallel_tool_use", "search_result", "top_k"]
         } else {
             &["search_result", "top_k"]
         };
-        return Dialect { structured: is_native, extensions, ..claude };
+        return Dialect { extensions, ..messages(base, known) };
     }
-    if has("nova") {
-        let thinks = has("nova-2") || has("nova-premier-v2");
-        return Dialect {
-            reasoning: if thinks { effort(Effort::High) } else { ReasoningSupport::Fixed },
-            extensions: &["top_k", "video", "nova_grounding"],
-            quirks: const { &NOVA },
-            prefill: true,
-            ..base
-        };
+    match known.form() {
+        "nova" => {
+            let nova = known.reason(base, Api::Converse);
+            Dialect {
+                extensions: &["top_k", "video", "nova_grounding"],
+                quirks: const { &NOVA },
+                prefill: true,
+                ..nova
+            }
+        }
+        "effort" => known.reason(base, Api::Converse),
+        "config" => Dialect { quirks: const { &OPEN_WEIGHTS }, ..known.reason(base, Api::Converse) },
+        "unforced" => Dialect { quirks: const { &LLAMA }, structured: Structured::Hint, ..base },
+        "audio" => Dialect { extensions: &["audio"], ..base },
+        "hint" => Dialect { structured: Structured::Hint, ..base },
+        _ => base,
     }
-    if has("gpt-oss") {
-        return Dialect { reasoning: effort(Effort::High), ..base };
-    }
-    if ["qwen3", "glm", "kimi", "minimax"].iter().any(|family| has(family)) {
-        return Dialect { reasoning: effort(Effort::High), quirks: const { &OPEN_WEIGHTS }, ..base };
-    }
-    if has("llama") {
-        return Dialect { quirks: const { &LLAMA }, structured: Structured::Hint, ..base };
-    }
-    if has("voxtral") {
-        return Dialect { extensions: &["audio"], ..base };
-    }
-    if has("deepseek") || has("titan") {
-        return Dialect { structured: Structured::Hint, ..base };
-    }
-    base
 }
 
 #[cfg(test)]

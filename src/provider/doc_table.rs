@@ -74,7 +74,7 @@ fn reasoning(dialect: &Dialect<'_>) -> String {
     match dialect.reasoning {
         ReasoningSupport::Fixed => "not configurable".to_owned(),
         ReasoningSupport::Budget { min, max, off: can } => format!("{min} to {max} tokens{}", off(can)),
-        ReasoningSupport::Effort { off: can, .. } if dialect.quirks.lacks("reasoning_effort") => {
+        ReasoningSupport::Effort { off: can, .. } if dialect.lacks("reasoning_effort") => {
             format!("on{}", switched(can))
         }
         ReasoningSupport::Effort { efforts, off: can } => format!("{}{}", listed(efforts), switched(can)),
@@ -146,8 +146,9 @@ fn lacking(dialect: &Dialect<'_>) -> String {
     let lists = [sampling, media, custom];
     // The page lists the elements that only OpenAI supports once, above the table, and who takes a cache key.
     let is_above = |list: &&[&str]| list.contains(&"moderation") || list.contains(&"prompt_cache_key");
-    let own = lacks.iter().filter(|list| !is_above(list)).flat_map(|list| list.iter());
-    words(own.chain(lists.into_iter().flatten()).copied())
+    let own = lacks.iter().filter(|list| !is_above(list)).flat_map(|list| list.iter()).copied();
+    let has = |name: &&str| !dialect.quirks.lacks(name);
+    words(own.chain(dialect.refused.names().filter(has)).chain(lists.into_iter().flatten().copied()))
 }
 
 fn renamed(dialect: &Dialect<'_>, api: Api) -> String {

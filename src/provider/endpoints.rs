@@ -1,5 +1,6 @@
 //! Embedding and rerank endpoints: paths and request shapes, by provider kind and model name.
 
+use super::profile::KnownModel;
 use super::{Provider, ProviderKind, bedrock};
 use crate::canonical::embed::{EmbedDialect, EmbedShape, PurposeWords};
 use crate::canonical::rank::{RankDialect, RankShape};
@@ -15,7 +16,7 @@ impl Provider {
     pub fn embedding(&self, api: Api, model: &str) -> EmbedDialect {
         const LIST: EmbedDialect = EmbedDialect::LIST;
         if self.kind == ProviderKind::Vertex {
-            return vertex(api, model);
+            return vertex(api, &self.known(model));
         }
         if api == Api::EmbedContent {
             // At most 100 contents. Source: Gemini API, "Batch requests".
@@ -77,7 +78,7 @@ impl Provider {
                     EmbedDialect { batch, tokens: false, ..LIST }
                 }
             }
-            ProviderKind::Bedrock => bedrock::embedding(model),
+            ProviderKind::Bedrock => bedrock::embedding(&self.known(model)),
             // 256 texts. Source: Volcengine Ark, "Text embedding".
             ProviderKind::Ark => EmbedDialect { batch: 256, tokens: false, ..LIST },
             // TEI returns the name of its own model, whatever the request names.
@@ -91,7 +92,7 @@ impl Provider {
         const PLAIN: RankDialect = RankDialect::PLAIN;
         match self.kind {
             ProviderKind::Voyage => RankDialect { top: "top_k", ..PLAIN },
-            ProviderKind::Bedrock => bedrock::ranking(model),
+            ProviderKind::Bedrock => bedrock::ranking(&self.known(model)),
             ProviderKind::DashScope if self.ranks_in_own_words(model) => {
                 RankDialect { shape: RankShape::Nested, batch: 500, ..PLAIN }
             }
@@ -153,11 +154,11 @@ impl Provider {
 /// Returns the embedding profile of a model at Vertex AI: the older models have `predict`, for 250 texts or for one, and
 /// the newer ones `embedContent`, which takes one content; there is no method for several. Source: Vertex AI, "Text
 /// embeddings API", "Multimodal embeddings with Gemini".
-fn vertex(api: Api, model: &str) -> EmbedDialect {
+fn vertex(api: Api, known: &KnownModel) -> EmbedDialect {
     let is_content = api == Api::EmbedContent;
     EmbedDialect {
         shape: if is_content { EmbedShape::Content } else { EmbedShape::Instances },
-        batch: if is_content || model.starts_with("gemini-embedding-") { 1 } else { 250 },
+        batch: if is_content || known.form() == "text" { 1 } else { 250 },
         dimensions: "outputDimensionality",
         purpose: "taskType",
         words: PurposeWords::Tasks,
@@ -165,11 +166,6 @@ fn vertex(api: Api, model: &str) -> EmbedDialect {
         tokens: false,
         plain: false,
     }
-}
-
-/// Returns whether Vertex AI serves an embedding model by `embedContent`, and not by `predict`.
-pub(super) fn is_vertex_content(model: &str) -> bool {
-    model.strip_prefix("gemini-embedding-").is_some_and(|version| !version.starts_with('0'))
 }
 
 fn without<'t>(text: &'t str, end: &str) -> &'t str {

@@ -21,6 +21,7 @@ mod model_rules;
 mod open_presets;
 mod preset;
 mod presets;
+mod profile;
 mod prompt_cache;
 mod refusals;
 mod videos;
@@ -34,6 +35,7 @@ pub use bedrock::ToolBetas;
 pub use check::Check;
 pub use client_identity::PresentedCertificate;
 pub use cloud::{CloudAccess, SigningScope};
+pub use dialect::ModelRules;
 pub use doc_table::preset_table;
 pub use kind::ProviderKind;
 pub use metadata_address::is_metadata_address;
@@ -287,10 +289,18 @@ impl Provider {
 
     /// Returns whether the API is enabled, and serves the model.
     pub fn serves(&self, api: Api, model: &str) -> bool {
+        self.serves_known(api, &self.known(model))
+    }
+
+    fn serves_known(&self, api: Api, known: &profile::KnownModel) -> bool {
         let by_kind = match (self.kind, api) {
-            (ProviderKind::Bedrock, _) => bedrock::serves(api, model, self.offers(Api::Converse)),
-            (ProviderKind::Vertex, Api::Embeddings) => !endpoints::is_vertex_content(model),
-            (ProviderKind::Vertex, Api::EmbedContent) => endpoints::is_vertex_content(model),
+            // Without Converse the configuration says that all models are of Anthropic, such as those behind the ARN of an
+            // inference profile.
+            (ProviderKind::Bedrock, Api::Messages) => {
+                known.is_of(dialect::ANTHROPIC) || !self.offers(Api::Converse)
+            }
+            (ProviderKind::Vertex, Api::Embeddings) => known.form() != "content",
+            (ProviderKind::Vertex, Api::EmbedContent) => known.form() == "content",
             _ => true,
         };
         self.offers(api) && by_kind

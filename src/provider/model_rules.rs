@@ -137,7 +137,7 @@ fn levels_of_gemini_are_those_that_each_model_takes() {
         assert_eq!(taken, (takes_more, takes_more), "{model}");
     }
     let argon = google.dialect(Api::Generate, "gemini-4-argon");
-    assert_eq!((argon.highest_limit(false), argon.highest_limit(true)), (Some(32_768), None));
+    assert_eq!((argon.highest_limit(false), argon.highest_limit(true)), (Some(32_768), Some(65_536)));
 }
 
 #[test]
@@ -229,12 +229,12 @@ fn responses_only_models_are_known() {
         "o4-mini-deep-research-2025-06-26",
         "computer-use-preview",
     ] {
-        assert!(openai.serves_responses_only(model), "{model}");
+        assert!(openai.model_rules(model).responses_only, "{model}");
     }
     for model in
         ["o3", "o1", "o4-mini", "gpt-5", "gpt-5-mini", "gpt-4o", "gpt-4.1", "my-pro", "chatgpt-4o-latest"]
     {
-        assert!(!openai.serves_responses_only(model), "{model}");
+        assert!(!openai.model_rules(model).responses_only, "{model}");
     }
-    assert!(!provider(ProviderKind::OpenAiCompatible, None).serves_responses_only("o3-pro"));
+    assert!(!provider(ProviderKind::OpenAiCompatible, None).model_rules("o3-pro").responses_only);
 }

@@ -1,11 +1,13 @@
 //! Presets of servers and hosts of open models: as in [`presets`](super::presets), data only.
 
 use super::presets::{CACHE_KEY, OPENAI_ONLY, USUAL, effort};
+use super::profile::KnownModel;
 use crate::canonical::quirks::{Quirks, ToolChoiceSupport};
 use crate::canonical::{Dialect, Effort};
+use crate::wire::Api;
 
 /// Source: OpenRouter, "Parameters", "Reasoning tokens", "Prompt caching".
-pub(super) fn openrouter<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+pub(super) fn openrouter<'d>(base: Dialect<'d>, known: &KnownModel) -> Dialect<'d> {
     const HABITS: Quirks = Quirks { renames: &[("reasoning_content", "reasoning")], ..USUAL };
     const EXTENSIONS: &[&str] = &[
         "file_url",
@@ -24,7 +26,7 @@ pub(super) fn openrouter<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         "video_url",
         "cache_control",
     ];
-    let marks = ["claude", "gemini"].iter().any(|word| model.contains(word));
+    let marks = known.facts.cache_marks == Some(true);
     let all = EXTENSIONS.len();
     Dialect {
         reasoning: effort(Effort::Minimal, Effort::XHigh, true),
@@ -38,7 +40,7 @@ pub(super) fn openrouter<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
 }
 
 /// Source: Together, "Chat completions", "Reasoning".
-pub(super) fn together<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+pub(super) fn together<'d>(base: Dialect<'d>, known: &KnownModel, api: Api) -> Dialect<'d> {
     const HABITS: Quirks = Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, &["user", "web_search"]], ..USUAL };
     // Hybrid models: reasoning can be switched on and off, without an effort.
     const SWITCHED: Quirks =
@@ -48,8 +50,8 @@ pub(super) fn together<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         quirks: const { &HABITS },
         ..base
     };
-    if model.contains("gpt-oss") {
-        return Dialect { reasoning: effort(Effort::Low, Effort::High, false), ..dialect };
+    if known.form() == "effort" {
+        return known.reason(dialect, api);
     }
     Dialect {
         reasoning: effort(Effort::Low, Effort::High, true),

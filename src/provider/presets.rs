@@ -3,12 +3,12 @@
 //! One function for each preset, with the page titles of its source; all from the providers' documentation of November
 //! 2026. `doc_table` renders the data into docs/providers.md.
 
-use super::dialect::version_after;
 use super::open_presets;
 use super::preset::Preset;
-use crate::canonical::dialect::{ReasoningOff, ReasoningSupport, SamplingSupport, Structured};
+use super::profile::KnownModel;
+use crate::canonical::dialect::{ReasoningSupport, Structured};
 use crate::canonical::quirks::{Quirks, ToolChoiceSupport};
-use crate::canonical::{Dialect, Effort, EffortSet};
+use crate::canonical::{Dialect, Effort};
 use crate::wire::Api;
 
 /// Request members of OpenAI only, which providers of the same API ignore or reject.
@@ -42,24 +42,26 @@ pub(super) const fn effort(min: Effort, max: Effort, off: bool) -> ReasoningSupp
     ReasoningSupport::efforts(min, max, off)
 }
 
-fn of_efforts(efforts: &[Effort], off: bool) -> ReasoningSupport {
-    let efforts = EffortSet::of(efforts.iter().copied());
-    ReasoningSupport::Effort { efforts, off: ReasoningOff::when(off) }
-}
-
-/// Returns the profile of a preset for a model through `api`. `beta` is true for a base URL of preview features.
-pub(super) fn dialect<'d>(row: Preset, base: Dialect<'d>, model: &str, api: Api, beta: bool) -> Dialect<'d> {
-    let name = model.to_ascii_lowercase();
+/// Returns the profile of a preset for a model through `api`. `known` is what is known of the model, or of an unknown one of
+/// the provider. `beta` is true for a base URL of preview features.
+pub(super) fn dialect<'d>(
+    row: Preset,
+    base: Dialect<'d>,
+    known: &KnownModel,
+    api: Api,
+    beta: bool,
+) -> Dialect<'d> {
+    let own = |base| known.apply(base, api, beta);
     match row {
-        Preset::DeepSeek => deepseek(base, &name, beta),
-        Preset::Qwen => qwen(base, &name),
-        Preset::Moonshot => moonshot(base, &name),
-        Preset::Glm => glm(base, &name),
-        Preset::Xai => xai(base, &name, api),
-        Preset::Groq => groq(base, &name),
-        Preset::Mistral => mistral(base, &name),
-        Preset::OpenRouter => open_presets::openrouter(base, &name),
-        Preset::Together => open_presets::together(base, &name),
+        Preset::DeepSeek => deepseek(own(base), known),
+        Preset::Qwen => qwen(own(base), known),
+        Preset::Moonshot => moonshot(own(base), known),
+        Preset::Glm => glm(own(base), known),
+        Preset::Xai => xai(own(base), api),
+        Preset::Groq => groq(base, known, api),
+        Preset::Mistral => mistral(own(base)),
+        Preset::OpenRouter => open_presets::openrouter(base, known),
+        Preset::Together => open_presets::together(base, known, api),
         Preset::Fireworks => open_presets::fireworks(base),
         Preset::Ark => open_presets::ark(base),
         Preset::Vllm => open_presets::vllm(base),
@@ -75,7 +77,7 @@ pub(super) fn dialect<'d>(row: Preset, base: Dialect<'d>, model: &str, api: Api,
 }
 
 /// Source: DeepSeek API, "Create chat completion", "Thinking mode", "JSON output".
-fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
+fn deepseek<'d>(own: Dialect<'d>, known: &KnownModel) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
@@ -93,35 +95,19 @@ fn deepseek<'d>(base: Dialect<'d>, model: &str, beta: bool) -> Dialect<'d> {
         ..USUAL
     };
     // R1 rejects reasoning text in the conversation.
-    const FIRST: Quirks = Quirks {
-        lacks: &[
-            OPENAI_ONLY,
-            CACHE_KEY,
-            &["logit_bias", "n", "parallel_tool_calls", "seed", "tool_strict", "user", "web_search"],
-            &["logprobs"],
-        ],
-        calls_need_reasoning: false,
-        ..HABITS
+    const FIRST: Quirks = Quirks { calls_need_reasoning: false, ..HABITS };
+    let extensions: &[&str] = match (known.is_fixed(), own.prefill) {
+        (true, _) => &[],
+        (false, true) => &["thinking", "prefix"],
+        (false, false) => &["thinking"],
     };
-    let (prefill, extensions): (bool, &[&str]) =
-        if beta { (true, &["thinking", "prefix"]) } else { (false, &["thinking"]) };
-    let dialect = Dialect { structured: Structured::Json, prefill, extensions, ..base };
-    if model.contains("-r1") {
-        return Dialect { extensions: &[], quirks: const { &FIRST }, ..dialect };
-    }
-    Dialect {
-        reasoning: of_efforts(&[Effort::Low, Effort::High, Effort::Max], true),
-        reasons_by_default: true,
-        knows_efforts: true,
-        reasoning_replay: true,
-        quirks: const { &HABITS },
-        ..dialect
-    }
+    let quirks: &'static Quirks = if known.is_fixed() { const { &FIRST } } else { const { &HABITS } };
+    Dialect { extensions, quirks, reasoning_replay: !known.is_fixed(), ..own }
 }
 
 /// Source: Alibaba Cloud Model Studio, "OpenAI compatible - Chat", "Deep thinking", "Structured output", "Partial
 /// mode".
-fn qwen<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+fn qwen<'d>(own: Dialect<'d>, known: &KnownModel) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, CACHE_KEY, &["logit_bias", "reasoning_effort", "tool_strict", "user"]],
         choices: ToolChoiceSupport { any: None, while_reasoning: false, ..ToolChoiceSupport::USUAL },
@@ -149,32 +135,18 @@ fn qwen<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         "video_url",
         "vl_high_resolution_images",
     ];
-    let streams = ["qwq", "qvq", "omni"].iter().any(|word| model.contains(word));
-    // Open-weight models have their size in the name. Those without a variant word can reason or not; outside of
-    // streams they require reasoning to be switched off explicitly.
-    let sized = model.split(['-', ':']).any(|part| {
-        part.strip_suffix('b').is_some_and(|size| size.trim_start_matches('a').parse::<f32>().is_ok())
-    });
-    let version = version_after(model, "qwen").unwrap_or((0, 0));
-    let decided = ["instruct", "thinking", "coder", "vl", "omni"].iter().any(|word| model.contains(word));
-    let habits = match () {
-        () if streams => const { &STREAMS },
-        () if sized && version.0 >= 3 && !decided => const { &QUIET },
+    let facts = &known.facts;
+    let habits: &'static Quirks = match () {
+        () if facts.streams_only == Some(true) => const { &STREAMS },
+        () if facts.reasons_in_streams == Some(true) => const { &QUIET },
         () => const { &HABITS },
     };
-    Dialect {
-        reasoning: ReasoningSupport::Budget { min: 1, max: 81_920, off: true },
-        structured: if version >= (3, 5) { Structured::Native } else { Structured::Json },
-        prefill: true,
-        reasoning_replay: true,
-        extensions: EXTENSIONS,
-        quirks: habits,
-        ..base
-    }
+    // `required` is refused, and a tool by name is not: the quirk has both.
+    Dialect { forced_tools: true, reasoning_replay: true, extensions: EXTENSIONS, quirks: habits, ..own }
 }
 
 /// Source: Moonshot platform, "Chat API", "Partial mode", "Thinking models".
-fn moonshot<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+fn moonshot<'d>(own: Dialect<'d>, known: &KnownModel) -> Dialect<'d> {
     const LACKS: &[&str] = &["logit_bias", "logprobs", "parallel_tool_calls", "seed", "user", "web_search"];
     const OLD: Quirks = Quirks {
         lacks: &[OPENAI_ONLY, LACKS],
@@ -187,40 +159,16 @@ fn moonshot<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
     const SWITCHED: Quirks =
         Quirks { lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]], calls_need_reasoning: true, ..OLD };
     const NEW: Quirks = Quirks { choices: ToolChoiceSupport::USUAL, calls_need_reasoning: true, ..OLD };
-    let version = version_after(model, "kimi-k").unwrap_or((0, 0));
-    let dialect = Dialect {
-        structured: if version >= (2, 0) { Structured::Native } else { Structured::Json },
-        prefill: true,
-        reasoning_replay: true,
-        extensions: &["partial"],
-        quirks: const { &OLD },
-        ..base
+    let (extensions, quirks): (&[&str], &'static Quirks) = match () {
+        () if known.is_fixed() => (&["partial"], const { &OLD }),
+        () if known.is_switched() => (&["partial", "thinking", "video_url"], const { &SWITCHED }),
+        () => (&["partial", "video_url"], const { &NEW }),
     };
-    match version {
-        (0..=1, _) | (2, 0..=4) => dialect,
-        (2, _) => Dialect {
-            reasoning: effort(Effort::Low, Effort::High, true),
-            reasons_by_default: true,
-            sampling: SamplingSupport::None,
-            extensions: &["partial", "thinking", "video_url"],
-            quirks: const { &SWITCHED },
-            ..dialect
-        },
-        _ => Dialect {
-            // Thinking cannot be off, and there are three efforts (Moonshot, "Chat API", October 2026).
-            reasoning: of_efforts(&[Effort::Low, Effort::High, Effort::Max], false),
-            reasons_by_default: true,
-            knows_efforts: true,
-            sampling: SamplingSupport::None,
-            extensions: &["partial", "video_url"],
-            quirks: const { &NEW },
-            ..dialect
-        },
-    }
+    Dialect { reasoning_replay: true, extensions, quirks, ..own }
 }
 
 /// Source: Z.ai, "Chat completion", "Thinking mode", "Tool streaming output".
-fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+fn glm<'d>(own: Dialect<'d>, known: &KnownModel) -> Dialect<'d> {
     const LACKS: &[&str] = &[
         "frequency_penalty",
         "logit_bias",
@@ -242,73 +190,33 @@ fn glm<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         top_p: Some(("0.01", "1")),
         ..USUAL
     };
+    // Without reasoning, or with a switch only, an effort is not sent.
     const SWITCHED: Quirks =
         Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, LACKS, &["reasoning_effort"]], ..ALWAYS };
-    let dialect = Dialect {
-        structured: Structured::Json,
+    let by_effort = !known.is_fixed() && !known.is_switched();
+    Dialect {
         reasoning_replay: true,
         extensions: &["cache_control", "do_sample", "file_url", "request_id", "thinking", "video_url"],
-        quirks: const { &SWITCHED },
-        ..base
-    };
-    match version_after(model, "glm-").unwrap_or((5, 3)) {
-        (0..=3, _) | (4, 0..=4) => dialect,
-        (4, _) | (5, 0..=2) => Dialect { reasoning: effort(Effort::Low, Effort::High, true), ..dialect },
-        _ => Dialect {
-            reasoning: of_efforts(&[Effort::Low, Effort::High, Effort::Max], false),
-            knows_efforts: true,
-            quirks: const { &ALWAYS },
-            ..dialect
-        },
+        quirks: if by_effort { const { &ALWAYS } } else { const { &SWITCHED } },
+        ..own
     }
 }
 
 /// Source: xAI, "Chat completions", "Reasoning".
-fn xai<'d>(base: Dialect<'d>, model: &str, api: Api) -> Dialect<'d> {
+fn xai(own: Dialect<'_>, api: Api) -> Dialect<'_> {
     const HABITS: Quirks =
         Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, &["logit_bias", "web_search"]], ..USUAL };
-    const FOURTH: Quirks = Quirks {
-        lacks: &[
-            OPENAI_ONLY,
-            CACHE_KEY,
-            &["logit_bias", "web_search"],
-            &["frequency_penalty", "presence_penalty", "stop"],
-        ],
-        ..HABITS
-    };
     // A chat request has the key of its prompt cache in a header of xAI's own.
-    const RESPONSES: Quirks = Quirks {
-        lacks: &[
-            OPENAI_ONLY,
-            &["logit_bias", "web_search"],
-            &["frequency_penalty", "presence_penalty", "stop"],
-        ],
-        ..HABITS
-    };
-    let version = version_after(model, "grok-");
-    let newer = version.is_none_or(|version| version.0 >= 4);
+    const RESPONSES: Quirks = Quirks { lacks: &[OPENAI_ONLY, &["logit_bias", "web_search"]], ..USUAL };
     Dialect {
-        reasoning: match version {
-            _ if model.contains("mini") => of_efforts(&[Effort::Low, Effort::High], false),
-            // Source: xAI, "Reasoning", and refusals that users report, November 2026.
-            Some((4, 3)) => effort(Effort::Low, Effort::High, true),
-            Some((4, 5)) => effort(Effort::Low, Effort::High, false),
-            Some((4, 6..=19) | (5.., _)) => effort(Effort::Low, Effort::XHigh, false),
-            _ => ReasoningSupport::Fixed,
-        },
-        knows_efforts: true,
         max_completion_tokens: true,
-        quirks: match api {
-            Api::Responses => const { &RESPONSES },
-            _ if newer => const { &FOURTH },
-            _ => const { &HABITS },
-        },
-        ..base
+        quirks: if api == Api::Responses { const { &RESPONSES } } else { const { &HABITS } },
+        ..own
     }
 }
 
 /// Source: Groq, "API reference", "Reasoning", "Structured outputs".
-fn groq<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+fn groq<'d>(base: Dialect<'d>, known: &KnownModel, api: Api) -> Dialect<'d> {
     const HABITS: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
@@ -327,28 +235,25 @@ fn groq<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         quirks: const { &HABITS },
         ..base
     };
-    match () {
-        () if model.contains("gpt-oss") => Dialect {
-            reasoning: effort(Effort::Low, Effort::High, false),
+    match known.form() {
+        "effort" => Dialect {
             structured: Structured::Native,
             extensions: &["include_reasoning"],
-            ..dialect
+            ..known.reason(dialect, api)
         },
-        () if model.contains("qwen") => Dialect {
+        "parsed" => Dialect {
             reasoning: effort(Effort::Low, Effort::High, true),
             extensions: &["reasoning_format"],
             quirks: const { &PARSED },
             ..dialect
         },
-        () if ["kimi", "llama-4"].iter().any(|word| model.contains(word)) => {
-            Dialect { structured: Structured::Native, ..dialect }
-        }
-        () => dialect,
+        "schema" => Dialect { structured: Structured::Native, ..dialect },
+        _ => dialect,
     }
 }
 
 /// Source: Mistral, "Chat completion", "Function calling", "Prefix".
-fn mistral<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
+fn mistral(own: Dialect<'_>) -> Dialect<'_> {
     const HABITS: Quirks = Quirks {
         lacks: &[
             OPENAI_ONLY,
@@ -363,30 +268,10 @@ fn mistral<'d>(base: Dialect<'d>, model: &str) -> Dialect<'d> {
         repeats_prefill: true,
         ..USUAL
     };
-    // Medium 3.5 and Small 4 reason if they are asked to: effort `none` or `high`. Large 4 has three efforts (Mistral,
-    // "Reasoning").
-    let medium = [
-        "mistral-medium-3-5",
-        "mistral-medium-3.5",
-        "mistral-medium-2604",
-        "mistral-medium-latest",
-        "mistral-small-2603",
-        "mistral-small-latest",
-    ];
-    let dialect = Dialect {
-        prefill: true,
+    Dialect {
         system_in_middle: false,
         extensions: &["prefix", "safe_prompt", "tool_name"],
         quirks: const { &HABITS },
-        ..base
-    };
-    match () {
-        () if medium.iter().any(|name| model.starts_with(name)) => {
-            Dialect { reasoning: effort(Effort::High, Effort::High, true), knows_efforts: true, ..dialect }
-        }
-        () if model.starts_with("mistral-large-4") => {
-            Dialect { reasoning: effort(Effort::Low, Effort::High, false), knows_efforts: true, ..dialect }
-        }
-        () => dialect,
+        ..own
     }
 }

@@ -1,24 +1,35 @@
 //! Prompt caching of providers: which models take explicit cache marks, from which length on, and which providers take a
 //! prompt-cache key.
 
-use super::dialect::version_after;
-use super::{Preset, Provider, ProviderKind, bedrock};
+use super::dialect::ANTHROPIC;
+use super::profile::KnownModel;
+use super::{Preset, Provider, ProviderKind};
 use crate::canonical::BreakpointSupport;
 use crate::wire::Api;
+
+/// Minimum length of a cacheable prefix of a model that is not known. Source: Anthropic, "Prompt caching", November 2026. A
+/// mark behind a shorter prefix is ignored at no cost.
+const LEAST_TOKENS: u32 = 1_024;
 
 impl Provider {
     /// Returns the explicit cache marks that a model takes in requests through `api`. `None` if it takes none.
     pub fn breakpoints(&self, api: Api, model: &str) -> Option<BreakpointSupport> {
+        self.breakpoints_known(api, &self.known(model))
+    }
+
+    pub(super) fn breakpoints_known(&self, api: Api, known: &KnownModel) -> Option<BreakpointSupport> {
         if self.kind == ProviderKind::Bedrock {
-            return bedrock::breakpoints(model).filter(|_| matches!(api, Api::Messages | Api::Converse));
+            return known.breakpoints().filter(|_| matches!(api, Api::Messages | Api::Converse));
         }
         let is_own = matches!(
             self.kind,
             ProviderKind::Anthropic | ProviderKind::VertexAnthropic | ProviderKind::AzureAnthropic
         );
         // Other models in this format cache by themselves, and some of their servers refuse unknown members.
-        (api == Api::Messages && (is_own || model.contains("claude")))
-            .then(|| BreakpointSupport::full(min_tokens(model)))
+        let is_claude = known.is_of(ANTHROPIC);
+        let marks = known.breakpoints().filter(|_| is_claude);
+        (api == Api::Messages && (is_own || is_claude))
+            .then(|| BreakpointSupport::full(marks.map_or(LEAST_TOKENS, |marks| marks.min_tokens)))
     }
 
     /// Returns whether the provider finds a cached prompt again only if the conversation is the last member of the
@@ -37,22 +48,6 @@ impl Provider {
             Preset::Xai => api == Api::Responses,
             _ => false,
         }
-    }
-}
-
-/// Returns the minimum length of a cacheable prefix of a Claude model. Source: Anthropic, "Prompt caching", "Cache
-/// limitations", November 2026. Where sources differ, and for unknown models, the smaller value: a mark behind a
-/// shorter prefix is ignored at no cost.
-pub(super) fn min_tokens(model: &str) -> u32 {
-    let of = |family| version_after(model, family);
-    if of("fable-").is_some() || of("mythos-").is_some() {
-        return 512;
-    }
-    match (of("opus-"), of("haiku-")) {
-        (Some((5.., _)), _) => 512,
-        (Some((4, 5 | 6)), _) | (_, Some((4, 5))) => 4_096,
-        (Some((4, 7)), _) | (_, Some((0..=3, _))) => 2_048,
-        _ => 1_024,
     }
 }
 

@@ -3,6 +3,8 @@
 //! Most follow from the capability profile. What an API refuses for all of its models is a row of a table here, with its
 //! source.
 
+use super::dialect::ANTHROPIC;
+use super::profile::KnownModel;
 use super::{Preset, Provider};
 use crate::canonical::dialect::{ReasoningOff, ReasoningSupport, SamplingSupport};
 use crate::canonical::{Dialect, Effort, RequestFeatures as Features};
@@ -26,10 +28,10 @@ const OPENAI: Features = Features::ROOT_UNION;
 const OPENAI_CHAT: Features = OPENAI.with(Features::LONG_ID).with(Features::ADDED_MEMBER);
 
 /// Returns what a model refuses in requests of the API's format.
-pub(super) fn refused(provider: &Provider, api: Api, dialect: &Dialect<'_>) -> Features {
+pub(super) fn refused(provider: &Provider, api: Api, dialect: &Dialect<'_>, known: &KnownModel) -> Features {
     let is_openai = matches!(provider.preset, Preset::OpenAi | Preset::Azure);
     let of_api = match api {
-        Api::Messages if dialect.model.contains("claude") => CLAUDE.with(of_claude(dialect)),
+        Api::Messages if known.is_of(ANTHROPIC) => CLAUDE.with(of_claude(dialect)),
         Api::Converse => CONVERSE,
         Api::Chat if is_openai => OPENAI_CHAT.with(of_openai(dialect)),
         Api::Responses if is_openai => OPENAI.with(Features::OVERLONG_ID).with(of_openai(dialect)),

@@ -1,7 +1,6 @@
 //! Selects the upstream API through which a target serves a request.
 
 use super::Target;
-use crate::canonical::dialect::SamplingSupport;
 use crate::wire::Api;
 
 /// Returns the API through which `target` can serve a request that came through `api`: the same one if the provider
@@ -28,18 +27,11 @@ pub fn upstream_api(target: &Target, api: Api) -> Option<Api> {
 
 /// Returns whether the provider serves this model through the responses API only, and offers that API.
 fn is_for_responses(target: &Target) -> bool {
-    target.provider.offers(Api::Responses) && target.provider.serves_responses_only(target.known_model())
+    target.provider.offers(Api::Responses) && target.rules().responses_only
 }
 
 /// Returns the chat API if the target supports stop sequences there, which the responses API lacks. Returns `None` if
 /// the target does not offer chat for this model, or the model takes no sampling parameters.
 pub fn stop_sequence_api(target: &Target) -> Option<Api> {
-    let provider = &target.provider;
-    let takes_it = provider.offers(Api::Chat)
-        && !is_for_responses(target)
-        && !matches!(
-            provider.dialect(Api::Chat, target.known_model()).sampling,
-            SamplingSupport::None | SamplingSupport::IfOff
-        );
-    takes_it.then_some(Api::Chat)
+    (target.rules().stops_in_chat && !is_for_responses(target)).then_some(Api::Chat)
 }

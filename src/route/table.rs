@@ -1,7 +1,7 @@
 //! Routing table: models, their targets and providers. Immutable once a snapshot holds it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::affinity::fingerprint;
 use super::alias::Aliases;
@@ -13,7 +13,7 @@ use super::target_handle::{TargetHandle, TargetLimits, TargetState};
 use crate::account::{ExpectedUsage, Price};
 use crate::canonical::{CachePolicy, Dialect, RequestFeatures};
 use crate::json::EscapedString;
-use crate::provider::{Provider, Timeouts};
+use crate::provider::{ModelRules, Provider, Timeouts};
 use crate::wire::Api;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -38,6 +38,8 @@ pub struct Target {
     pub price: Option<Arc<Price>>,
     /// Configured weight of a target that is drained, whose weight is 0 meanwhile. `None` if it is not drained.
     pub drained_weight: Option<u32>,
+    /// How the model is served: see [`Target::rules`].
+    pub(crate) rules: OnceLock<ModelRules>,
 }
 
 /// Abilities of a model that the configuration states. `None`: those that are known of a model of this name apply.
@@ -65,6 +67,7 @@ impl Target {
             abilities,
             price: None,
             drained_weight: None,
+            rules: OnceLock::new(),
         }
     }
 
@@ -75,7 +78,12 @@ impl Target {
 
     /// Returns whether the provider serves the model through `api`.
     pub fn serves(&self, api: Api) -> bool {
-        self.provider.serves(api, self.known_model())
+        self.rules().serves(api)
+    }
+
+    /// Returns how the model is served. It is looked up for the first request, or before.
+    pub fn rules(&self) -> &ModelRules {
+        self.rules.get_or_init(|| self.provider.model_rules(self.known_model()))
     }
 
     /// Returns the capability profile of the model for requests through `api`.
@@ -111,32 +119,8 @@ impl Target {
     /// provider serves all families of models.
     pub fn is_conversational(&self) -> bool {
         let chats = self.provider.apis.iter().any(|api| api.format().is_some());
-        chats && !is_not_conversational(self.known_model())
+        chats && self.rules().is_chat
     }
-}
-
-/// Returns whether a model name belongs to a family without conversations: embeddings, images, video, speech.
-fn is_not_conversational(model: &str) -> bool {
-    const WORDS: [&str; 16] = [
-        "embed",
-        "rerank",
-        "image",
-        "imagen",
-        "dall-e",
-        "seedream",
-        "seededit",
-        "seedance",
-        "sora",
-        "veo-",
-        "wan2",
-        "-t2v",
-        "-i2v",
-        "whisper",
-        "-tts",
-        "moderation",
-    ];
-    let name = model.to_ascii_lowercase();
-    WORDS.iter().any(|word| name.contains(word))
 }
 
 /// Model that clients can request.

@@ -1,6 +1,7 @@
 //! Model families: tokenizer, and token overhead of a request.
 
 use super::bpe::Vocabulary;
+use crate::catalogue::Catalogue;
 
 /// Family of models with the same token counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,38 +103,29 @@ impl TokenizerFamily {
         }
     }
 
-    /// Returns the family of a model by its name at a provider.
+    /// Returns the family of a model by its name at a provider: the catalogue knows its tokenizer.
     pub fn of(model: &str) -> TokenizerFamily {
-        let name = model.to_ascii_lowercase();
-        let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-        // Last part of names such as `openai/gpt-4o`. Names of the o series are so short that they must match at its
-        // start: they occur inside other names.
-        let last = name.rsplit('/').next().unwrap_or_default();
-        let reasons = ["o1", "o3", "o4"].iter().any(|o| last == *o || last.starts_with(&format!("{o}-")));
-        if has(&["claude"]) {
-            if is_new_claude(&name) { TokenizerFamily::ClaudeNew } else { TokenizerFamily::Claude }
-        } else if has(&["gpt-4o", "gpt-4.", "gpt-5", "gpt-oss", "chatgpt", "codex", "gpt-image", "gpt-6"])
-            || reasons
-        {
-            TokenizerFamily::OpenAi
-        } else if has(&["gpt-4", "gpt-3.5", "gpt-35", "text-embedding-3", "text-embedding-ada"]) {
-            TokenizerFamily::OpenAiOld
-        } else if has(&["gemini", "gemma", "text-embedding-004"]) {
-            TokenizerFamily::Gemini
-        } else if has(&["qwen", "qwq", "qvq"]) {
-            TokenizerFamily::Qwen
-        } else if has(&["deepseek"]) {
-            TokenizerFamily::DeepSeek
-        } else if has(&["llama"]) {
-            TokenizerFamily::Llama
-        } else if has(&["mistral", "mixtral", "codestral", "ministral", "magistral", "devstral", "pixtral"]) {
-            TokenizerFamily::Mistral
-        } else if has(&["grok"]) {
-            TokenizerFamily::Grok
-        } else if has(&["glm"]) {
-            TokenizerFamily::Glm
-        } else {
-            TokenizerFamily::Other
+        let facts = Catalogue::embedded().facts_of(model);
+        let word = facts.and_then(|(facts, _)| facts.tokenizer.as_deref());
+        let family = TokenizerFamily::ALL.into_iter().find(|family| Some(family.word()) == word);
+        family.unwrap_or(TokenizerFamily::Other)
+    }
+
+    /// Returns the word in the catalogue.
+    const fn word(self) -> &'static str {
+        match self {
+            TokenizerFamily::OpenAi => "o200k",
+            TokenizerFamily::OpenAiOld => "cl100k",
+            TokenizerFamily::Claude => "claude",
+            TokenizerFamily::ClaudeNew => "claude-new",
+            TokenizerFamily::Gemini => "gemini",
+            TokenizerFamily::Qwen => "qwen",
+            TokenizerFamily::DeepSeek => "deepseek",
+            TokenizerFamily::Llama => "llama",
+            TokenizerFamily::Mistral => "mistral",
+            TokenizerFamily::Grok => "grok",
+            TokenizerFamily::Glm => "glm",
+            TokenizerFamily::Other => "",
         }
     }
 
@@ -172,16 +164,4 @@ impl TokenizerFamily {
             TokenizerFamily::Other     => rule(     O200k, 1_080,       1_600, 1_000,       0,    5,           10,       3,    9,   15,      4,      0),
         }
     }
-}
-
-/// Returns whether a Claude model has the tokenizer of 4.7: `claude-opus-4-7`, `claude-sonnet-5`. Not so
-/// `claude-3-5-sonnet`, or `claude-sonnet-4-20250514`, whose last number is a date.
-fn is_new_claude(name: &str) -> bool {
-    let (_, rest) = name.split_once("claude").unwrap_or_default();
-    let mut numbers = rest
-        .split(|c: char| !c.is_ascii_digit())
-        .filter_map(|digits| digits.parse::<u64>().ok())
-        .take_while(|number| *number < 1_000);
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    version >= (4, 7)
 }

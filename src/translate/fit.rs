@@ -6,7 +6,7 @@ use bumpalo::Bump;
 
 use crate::canonical::dialect::ReasoningParameter;
 use crate::canonical::quirks::ToolChoiceSupport;
-use crate::canonical::{Block, Dialect, Index, IndexKey, Quirks, Request, Thinking, ToolChoice};
+use crate::canonical::{Block, Dialect, Index, IndexKey, MemberSet, Quirks, Request, Thinking, ToolChoice};
 use crate::json::{JsonStr, RawJson};
 use crate::wire::codec::LossNotes;
 
@@ -19,10 +19,10 @@ pub(super) fn fit<'a>(
 ) {
     let habits = dialect.quirks;
     // Most requests go to a provider without deviations.
-    if *habits == Quirks::PLAIN && dialect.forced_tools {
+    if *habits == Quirks::PLAIN && dialect.forced_tools && dialect.refused == MemberSet::EMPTY {
         return;
     }
-    take_off(request, habits, notes);
+    take_off(request, dialect, notes);
     if let Some(range) = habits.temperature {
         bring_into(&mut request.sampling.temperature, range, "temperature", notes);
     }
@@ -38,52 +38,52 @@ pub(super) fn fit<'a>(
     }
 }
 
-/// Removes elements that the provider does not support.
-fn take_off(request: &mut Request<'_>, habits: &Quirks, notes: &mut LossNotes) {
-    fn drop<T>(slot: &mut Option<T>, name: &'static str, habits: &Quirks, notes: &mut LossNotes) {
-        if habits.lacks(name) && slot.take().is_some() {
+/// Removes elements that the provider or the model does not support.
+fn take_off(request: &mut Request<'_>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
+    fn drop<T>(slot: &mut Option<T>, name: &'static str, dialect: &Dialect<'_>, notes: &mut LossNotes) {
+        if dialect.lacks(name) && slot.take().is_some() {
             notes.lose(name);
         }
     }
     let sampling = &mut request.sampling;
-    drop(&mut sampling.temperature, "temperature", habits, notes);
-    drop(&mut sampling.top_p, "top_p", habits, notes);
-    drop(&mut sampling.presence_penalty, "presence_penalty", habits, notes);
-    drop(&mut sampling.frequency_penalty, "frequency_penalty", habits, notes);
-    drop(&mut sampling.seed, "seed", habits, notes);
-    drop(&mut request.choices, "n", habits, notes);
-    drop(&mut request.logprobs, "logprobs", habits, notes);
-    drop(&mut request.verbosity, "verbosity", habits, notes);
-    drop(&mut request.user, "user", habits, notes);
-    drop(&mut request.metadata, "metadata", habits, notes);
-    drop(&mut request.store, "store", habits, notes);
-    drop(&mut request.service_tier, "service_tier", habits, notes);
-    drop(&mut request.cache_key, "prompt_cache_key", habits, notes);
-    drop(&mut request.search, "web_search", habits, notes);
-    if habits.lacks("parallel_tool_calls") {
+    drop(&mut sampling.temperature, "temperature", dialect, notes);
+    drop(&mut sampling.top_p, "top_p", dialect, notes);
+    drop(&mut sampling.presence_penalty, "presence_penalty", dialect, notes);
+    drop(&mut sampling.frequency_penalty, "frequency_penalty", dialect, notes);
+    drop(&mut sampling.seed, "seed", dialect, notes);
+    drop(&mut request.choices, "n", dialect, notes);
+    drop(&mut request.logprobs, "logprobs", dialect, notes);
+    drop(&mut request.verbosity, "verbosity", dialect, notes);
+    drop(&mut request.user, "user", dialect, notes);
+    drop(&mut request.metadata, "metadata", dialect, notes);
+    drop(&mut request.store, "store", dialect, notes);
+    drop(&mut request.service_tier, "service_tier", dialect, notes);
+    drop(&mut request.cache_key, "prompt_cache_key", dialect, notes);
+    drop(&mut request.search, "web_search", dialect, notes);
+    if dialect.lacks("parallel_tool_calls") {
         // `true` is the default of all providers, so dropping it is not a loss.
         request.parallel_tools = request.parallel_tools.filter(|several| !several);
-        drop(&mut request.parallel_tools, "parallel_tool_calls", habits, notes);
+        drop(&mut request.parallel_tools, "parallel_tool_calls", dialect, notes);
     }
-    if habits.lacks("stop") && !request.stop.is_empty() {
+    if dialect.lacks("stop") && !request.stop.is_empty() {
         request.stop.clear();
         notes.warn("stop");
     }
-    if habits.lacks("stream_options") {
+    if dialect.lacks("stream_options") {
         // The provider reports usage without being asked.
         request.usage_wanted = false;
     }
     for tool in &mut request.tools {
-        drop(&mut tool.strict, "tool_strict", habits, notes);
+        drop(&mut tool.strict, "tool_strict", dialect, notes);
     }
-    if habits.lacks("name") {
+    if dialect.lacks("name") {
         for turn in request.turns.iter_mut().filter(|turn| !turn.name.is_empty()) {
             turn.name = JsonStr::default();
             notes.lose("name");
         }
     }
     request.extra.retain(|extra| {
-        let taken = !habits.lacks(extra.name);
+        let taken = !dialect.lacks(extra.name);
         if !taken {
             notes.lose(extra.name.to_owned());
         }

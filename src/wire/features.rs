@@ -285,12 +285,30 @@ impl Body {
         let last = self.member(CONTENT).and_then(|list| self.tail(list)).and_then(|tail| tail.last().next());
         let Some(last) = last else { return false };
         let text = self.text.view(last.range.clone());
-        let role = role_of(RawJson::from_text(&text));
-        role.is("assistant") || role.is("model")
+        role_of(RawJson::from_text(&text)).is("assistant")
+    }
+
+    /// Returns whether the last content of a generate request is one of the model. The contents are read only if the last role
+    /// in them is the model's, which may be a member of something else.
+    fn ends_with_content_of_model(&self) -> bool {
+        let Some(content) = self.member(CONTENT) else { return false };
+        let text = self.text.view(content.value.clone());
+        let last = memchr::memmem::rfind(text.as_bytes(), b"\"role\"").and_then(|at| text.get(at + 6..));
+        let value = last.map_or("", |rest| rest.trim_start_matches([':', ' ', '\n', '\r', '\t']));
+        if !value.starts_with("\"model\"") {
+            return false;
+        }
+        let mut is_model = false;
+        let _ = watch::elements(&mut Cursor::new(&text), |json| {
+            is_model = role_of(json.raw()?).is("model");
+            Ok(())
+        });
+        is_model
     }
 
     fn generate_features(&self, asked: Features) -> Features {
-        let mut found = Features::PREFILL.when(asked.intersects(Features::PREFILL) && self.ends_with_model());
+        let mut found =
+            Features::PREFILL.when(asked.intersects(Features::PREFILL) && self.ends_with_content_of_model());
         if asked.intersects(Features::SAMPLING) {
             found = found.with(self.generation_sampling());
         }

@@ -418,8 +418,7 @@ static GENERATE_SOUGHT: WantedMembers = WantedMembers::new(
         WantedWord { text: "grounding_search", is_name: true, depth: (2, 3) },
     ],
 )
-.with_values(&[value("thoughtSignature", 5, look_at_seal), value("thought_signature", 5, look_at_seal)])
-.with_tails();
+.with_values(&[value("thoughtSignature", 5, look_at_seal), value("thought_signature", 5, look_at_seal)]);
 /// Indexes of members of a generate request.
 pub(super) mod generate {
     pub(in crate::wire) const GENERATION_CONFIG: [usize; 2] = [5, 6];

@@ -150,7 +150,7 @@ impl Edits<'_, '_> {
     }
 
     fn generate(mut self, text: &str, at: usize) {
-        let requires = generate::request::requires_signatures(self.dialect.model);
+        let requires = self.dialect.signed_calls;
         // Calls of the content so far: the provider signs the first one.
         let mut calls = 0;
         self.blocks(text, at, "parts", |edits, part, at, index| {

@@ -58,7 +58,7 @@ impl Gateway {
         let target = target.filter(|_| policy != CachePolicy::Off && upstream.format().is_some());
         let Some(target) = target else { return CachePlan::default() };
         let mut plan = CachePlan { is_on: true, ..CachePlan::default() };
-        if let Some(support) = target.provider.breakpoints(upstream, target.known_model()) {
+        if let Some(support) = target.rules().breakpoints(upstream) {
             plan.is_paused = !self.cache_yields.admits(ctx.key_name(), &model.id);
             let seconds = ctx.record.unix_millis / 1_000;
             let long_pays = policy == CachePolicy::Auto

@@ -141,7 +141,7 @@ fn is_able(target: &Target, api: Api, prefill: &Prefill) -> bool {
         None => false,
         // The responses format has no prefill, and its provider stores what clients continue from.
         Some(Format::Responses) => prefill.is_empty() && api != Api::Responses,
-        Some(_) => prefill.is_empty() || target.provider.dialect(upstream, target.known_model()).prefill,
+        Some(_) => prefill.is_empty() || target.dialect(upstream).prefill,
     }
 }
 

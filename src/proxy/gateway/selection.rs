@@ -119,10 +119,8 @@ impl Selection {
 /// Returns the API to use at a target, and the beta features to enable in a header.
 pub(in crate::proxy) fn resolve_upstream_api(target: Option<&Target>, api: Api, body: &Body) -> (Api, Betas) {
     let upstream = target.and_then(|target| upstream_api(target, api)).unwrap_or(api);
-    let needs_responses = |target: &Target| {
-        body.has_tools()
-            && target.provider.needs_responses_for_tools(target.known_model(), body.effort_setting())
-    };
+    let needs_responses =
+        |target: &Target| body.has_tools() && target.rules().needs_responses_for_tools(body.effort_setting());
     let upstream = match target {
         // The responses format has no stop sequences. If the request sets some, use the target's chat API.
         Some(target) if upstream == Api::Responses && api != upstream && body.has_stop_sequence() => {

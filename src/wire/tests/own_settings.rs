@@ -117,3 +117,22 @@ fn sampling_beside_reasoning_is_left_out() {
     assert_eq!(applied(&body, &google), r#"{"contents":[1],"generationConfig":{"seed":1}}"#);
     assert_eq!(body.respelled(&google).dropped, ["temperature", "top_p", "top_k"]);
 }
+
+#[test]
+fn generate_request_that_ends_with_the_model_is_noticed() {
+    let features = |contents: &str| {
+        read(Api::Generate, &format!(r#"{{"contents":[{contents}],"x":1}}"#)).features(Features::PREFILL)
+    };
+    let user = r#"{"role":"user","parts":[{"text":"\"role\":\"model\""}]}"#;
+    let model = r#"{"parts":[{"text":"x"}],"role" : "model"}"#;
+    let named = r#"{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"role":"model"}}}]}"#;
+    for (contents, ends) in [
+        (user.to_owned(), false),
+        (format!("{user},{model}"), true),
+        (format!("{model},{user}"), false),
+        (format!("{model},{named}"), false),
+        (String::new(), false),
+    ] {
+        assert_eq!(features(&contents).intersects(Features::PREFILL), ends, "{contents}");
+    }
+}

@@ -25,7 +25,8 @@ fn dialect() -> Dialect<'static> {
             .with(Features::IMAGE)
             .with(Features::ROOT_UNION)
             .with(Features::SAMPLING),
-        ..Dialect::plain("gemini-3-pro", "own")
+        signed_calls: true,
+        ..Dialect::plain("m", "own")
     }
 }
 

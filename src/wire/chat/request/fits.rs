@@ -52,13 +52,13 @@ impl Fit<'_, '_> {
                 let value = json.raw()?;
                 let own = match name {
                     "max_completion_tokens" => self.dialect.max_completion_tokens,
-                    "n" => value.as_u64() == Some(1) || !habits.lacks(name),
-                    "logprobs" => value.as_bool() != Some(true) || !habits.lacks(name),
-                    "parallel_tool_calls" => value.as_bool() != Some(false) || !habits.lacks(name),
+                    "n" => value.as_u64() == Some(1) || !self.dialect.lacks(name),
+                    "logprobs" => value.as_bool() != Some(true) || !self.dialect.lacks(name),
+                    "parallel_tool_calls" => value.as_bool() != Some(false) || !self.dialect.lacks(name),
                     "temperature" => self.takes_figure(value, habits.temperature),
                     "top_p" => self.takes_figure(value, habits.top_p),
                     "presence_penalty" | "frequency_penalty" => {
-                        value.as_u64() == Some(0) || !(self.tunes_nothing() || habits.lacks(name))
+                        value.as_u64() == Some(0) || !(self.tunes_nothing() || self.dialect.lacks(name))
                     }
                     "reasoning_effort" => self.takes_effort(value),
                     "web_search_options" => {
@@ -71,7 +71,7 @@ impl Fit<'_, '_> {
                         self.fits &= self.dialect.supports(name);
                         true
                     }
-                    _ => !habits.lacks(name) && !habits.renames.iter().any(|(usual, _)| *usual == name),
+                    _ => !self.dialect.lacks(name) && !habits.renames.iter().any(|(usual, _)| *usual == name),
                 };
                 self.fits &= own || value.is_null();
             }
@@ -107,7 +107,7 @@ impl Fit<'_, '_> {
                 }
                 name @ ("reasoning_content" | "reasoning") => {
                     reasons = !json.raw()?.is_void();
-                    self.fits &= !(reasons && habits.lacks(name));
+                    self.fits &= !(reasons && self.dialect.lacks(name));
                 }
                 _ => json.skip()?,
             }
@@ -179,7 +179,7 @@ impl Fit<'_, '_> {
             }
             _ => true,
         };
-        self.dialect.reasoning != ReasoningSupport::Fixed && !habits.lacks("reasoning_effort") && known
+        self.dialect.reasoning != ReasoningSupport::Fixed && !self.dialect.lacks("reasoning_effort") && known
     }
 
     fn takes_choice(&self, choice: RawJson<'_>) -> bool {

@@ -174,6 +174,9 @@ pub(super) fn write(
     }
     // Some models can reason only in streams and refuse other requests unless reasoning is switched off explicitly.
     let quiet = habits.quiet_whole && !request.stream;
+    if quiet && on {
+        notes.lose("reasoning_effort");
+    }
     if by_switch && (told != ReasoningParameter::Omitted || quiet) {
         json.key("enable_thinking").boolean(on && !quiet);
         if let (true, Some(tokens)) = (supports_extension(dialect, "thinking_budget") && !quiet, budget(told))
@@ -193,7 +196,7 @@ pub(super) fn write(
         match (told, word(told, false, false)) {
             (ReasoningParameter::Budget(tokens), _) => json.key("max_tokens").number(tokens),
             (ReasoningParameter::Effort(_) | ReasoningParameter::Adaptive(Some(_)), Some(word))
-                if !habits.lacks("reasoning_effort") =>
+                if !dialect.lacks("reasoning_effort") =>
             {
                 json.key("effort").string(word)
             }
@@ -205,7 +208,7 @@ pub(super) fn write(
         && dialect.supports("reasoning")
     {
         json.key("reasoning").begin_object().key("max_tokens").number(tokens).end_object();
-    } else if let Some(word) = word(told, by_object, by_switch).filter(|_| !habits.lacks("reasoning_effort"))
+    } else if let Some(word) = word(told, by_object, by_switch).filter(|_| !dialect.lacks("reasoning_effort"))
     {
         json.key("reasoning_effort").string(match (habits.efforts, told) {
             (

@@ -9,7 +9,6 @@ mod config;
 mod content;
 mod decode;
 mod encode;
-mod model;
 mod read;
 mod settings;
 mod tools;
@@ -17,4 +16,3 @@ mod turns;
 
 pub use decode::{decode, unknown};
 pub use encode::encode;
-pub(in crate::wire) use model::requires_signatures;

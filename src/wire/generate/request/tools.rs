@@ -1,6 +1,5 @@
 //! Tools and tool choice, decoder and encoder.
 
-use super::model;
 use super::read::{ReadFault, copy_unknown, last, list, object, object_or_whole, string, strings, wrong};
 use crate::canonical::request::{Extra, Search};
 use crate::canonical::{Dialect, Index, IndexKey, Request, Tool, ToolChoice, ToolKind};
@@ -221,7 +220,7 @@ pub(super) fn write(
     notes: &mut LossNotes,
     json: &mut Writer<'_, RopeBuilder>,
 ) {
-    let both = model::takes_functions_beside_search(dialect.model);
+    let both = dialect.signed_calls;
     let allowed: Option<Index> =
         filter(request, dialect).map(|names| names.iter().map(|name| IndexKey::of(*name)).collect());
     let is_allowed =
@@ -267,9 +266,7 @@ pub(super) fn write(
 /// are declared.
 fn filter<'r, 'a>(request: &'r Request<'a>, dialect: &Dialect<'_>) -> Option<&'r Vec<JsonStr<'a>>> {
     match &request.tool_choice {
-        Some(ToolChoice::Allowed { names, required: false }) if !model::supports_validated(dialect.model) => {
-            Some(names)
-        }
+        Some(ToolChoice::Allowed { names, required: false }) if !dialect.signed_calls => Some(names),
         _ => None,
     }
 }
@@ -316,7 +313,7 @@ fn write_tool(
     if tool.cache.is_some() {
         notes.lose("cache_control");
     }
-    if tool.strict == Some(true) && !model::supports_validated(dialect.model) {
+    if tool.strict == Some(true) && !dialect.signed_calls {
         notes.lose("tool_strict");
     }
 }
@@ -369,7 +366,7 @@ fn write_config(
 ) {
     let own = notes.from() == Format::Generate;
     let strict = request.tools.iter().any(|tool| tool.strict == Some(true));
-    let validated = model::supports_validated(dialect.model) && (strict || (search && !own));
+    let validated = dialect.signed_calls && (strict || (search && !own));
     let auto = if functions && validated { "VALIDATED" } else { "AUTO" };
     // The provider rejects a tool choice without functions. A client of this format gets what it sent.
     let choice = request.tool_choice.as_ref().filter(|_| functions || own);

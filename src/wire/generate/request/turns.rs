@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use base64_simd::STANDARD;
 
 use super::decode::VIDEO;
-use super::model;
 use crate::canonical::{
     Block, CacheBreakpoint, Dialect, Index, IndexKey, Input, MediaSource, ProviderSignature, Request,
     ResultObject, Role, Turn,
@@ -37,8 +36,8 @@ pub(super) fn write(
     json.key("contents").begin_array();
     let mut contents = Contents {
         own: notes.from() == Format::Generate,
-        requires_signatures: model::requires_signatures(dialect.model),
-        takes_files_in_responses: model::takes_files_in_responses(dialect.model),
+        requires_signatures: dialect.signed_calls,
+        takes_files_in_responses: dialect.signed_calls,
         dialect,
         notes,
         json,

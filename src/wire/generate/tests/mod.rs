@@ -74,9 +74,10 @@ fn sample_events() -> Vec<Event<'static>> {
     ]
 }
 
-/// Dialect of a model that supports everything.
+/// Dialect of a model that supports everything; those of the third generation have signed calls.
 fn dialect(model: &str) -> Dialect<'_> {
     Dialect {
+        signed_calls: model.starts_with("gemini-3"),
         reasoning: ReasoningSupport::Budget { min: 0, max: 24_576, off: true },
         developer_role: true,
         max_completion_tokens: true,
