@@ -238,3 +238,62 @@ fn responses_only_models_are_known() {
     }
     assert!(!provider(ProviderKind::OpenAiCompatible, None).model_rules("o3-pro").responses_only);
 }
+
+#[test]
+fn images_are_for_models_that_read_them() {
+    let server = provider(ProviderKind::OpenAiCompatible, None);
+    for (model, reads) in [
+        ("deepseek-v4-pro", false),
+        ("deepseek-v4-flash", false),
+        ("deepseek-flash", true),
+        ("deepseek-vl2", true),
+        ("zai-org/GLM-4.6", false),
+        ("glm-5.3", false),
+        ("glm-5.3-flash", true),
+        ("glm-4.5v", true),
+        ("kimi-k2-0905-preview", false),
+        ("kimi-k2.5", true),
+        ("openai/gpt-oss-20b", false),
+        ("MiniMax-M2.5", false),
+        ("MiniMax-M3", true),
+        ("qwen3-coder-480b-a35b-instruct", false),
+        ("qwen3-vl-235b-a22b-thinking", true),
+        ("qwen3.6-plus", true),
+        ("codestral-2508", false),
+        ("mistral-small-3.2", true),
+        ("my-model", true),
+    ] {
+        assert_eq!(server.dialect(Api::Chat, model).image_input, reads, "{model}");
+    }
+}
+
+#[test]
+fn models_without_conversations_are_known_by_their_names() {
+    let server = provider(ProviderKind::OpenAiCompatible, None);
+    for model in [
+        "text-embedding-3-small",
+        "bge-reranker-v2-m3",
+        "jina-embeddings-v3",
+        "gpt-image-2",
+        "dall-e-3",
+        "doubao-seedream-4-0-250828",
+        "seededit-3-0",
+        "sora-2",
+        "veo-3.1",
+        "wan2.2-t2v-plus",
+        "whisper-large-v3",
+        "gpt-4o-mini-tts",
+        "gpt-4o-transcribe",
+        "omni-moderation-latest",
+        "gpt-realtime-2.1",
+        "qwen-image-edit",
+        "mistral-ocr-latest",
+        "gemini-nano-banana-2.1",
+        "grok-imagine",
+    ] {
+        assert!(!server.model_rules(model).is_chat, "{model}");
+    }
+    for model in ["gpt-5", "qwen3-32b", "my-model", "", "gemini-2.5-flash", "claude-opus-5"] {
+        assert!(server.model_rules(model).is_chat, "{model}");
+    }
+}
