@@ -49,6 +49,10 @@ pub enum ErrorKind {
     InvalidSignature,
     /// The key does not permit this model.
     ModelNotPermitted,
+    /// The key or its account does not permit this service tier.
+    TierNotPermitted,
+    /// The model has no price, and requests of accounts need one.
+    UnpricedModel,
     /// The key does not permit this API.
     EndpointNotPermitted,
     /// The key does not permit the client's network.
@@ -138,7 +142,7 @@ pub struct ErrorRow {
 
 impl ErrorKind {
     /// All kinds, for the tables in docs and metrics.
-    pub const ALL: [ErrorKind; 46] = [
+    pub const ALL: [ErrorKind; 48] = [
         ErrorKind::InvalidHead,
         ErrorKind::HeadTooLarge,
         ErrorKind::HeaderTimeout,
@@ -153,6 +157,8 @@ impl ErrorKind {
         ErrorKind::ExpiredKey,
         ErrorKind::InvalidSignature,
         ErrorKind::ModelNotPermitted,
+        ErrorKind::TierNotPermitted,
+        ErrorKind::UnpricedModel,
         ErrorKind::EndpointNotPermitted,
         ErrorKind::NetworkNotPermitted,
         ErrorKind::CertificateNotPermitted,
@@ -213,6 +219,8 @@ impl ErrorKind {
             ErrorKind::ExpiredKey           => row("expired_key",           D, 401, (INVALID, Some("invalid_api_key")),         "authentication_error", "UNAUTHENTICATED",    false),
             ErrorKind::InvalidSignature     => row("invalid_signature",     D, 403, (INVALID, Some("invalid_signature")),       "authentication_error", "UNAUTHENTICATED",    false),
             ErrorKind::ModelNotPermitted    => row("model_not_permitted",   D, 403, ("permission_denied", Some("model_not_permitted")), "authentication_error", "PERMISSION_DENIED", false),
+            ErrorKind::TierNotPermitted     => row("tier_not_permitted",    D, 403, ("permission_denied", Some("service_tier_not_permitted")), "authentication_error", "PERMISSION_DENIED", true),
+            ErrorKind::UnpricedModel        => row("unpriced_model",        D, 403, ("permission_denied", Some("model_without_price")), "authentication_error", "PERMISSION_DENIED", true),
             ErrorKind::EndpointNotPermitted => row("endpoint_not_permitted", D, 403, ("permission_denied", Some("endpoint_not_permitted")), "authentication_error", "PERMISSION_DENIED", false),
             ErrorKind::NetworkNotPermitted  => row("network_not_permitted", D, 403, ("permission_denied", Some("network_not_permitted")), "authentication_error", "PERMISSION_DENIED", false),
             ErrorKind::CertificateNotPermitted => row("certificate_not_permitted", D, 403, ("permission_denied", Some("certificate_not_permitted")), "authentication_error", "PERMISSION_DENIED", false),

@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use super::price::TokenKind;
-use crate::canonical::{CacheBreakpoint, CachePolicy, Product};
+use crate::canonical::{CacheBreakpoint, CachePolicy, Product, Region, TierSet};
 
 /// Output tokens that are reserved for if the client sets no limit.
 const OUTPUT: u64 = 4_096;
@@ -30,6 +30,12 @@ pub struct ExpectedUsage<'m> {
     pub premium_input: PremiumInputKinds,
     /// Products other than tokens that the request may make.
     pub products: &'m [Product],
+    /// Start of the request, in Unix seconds.
+    pub at: i64,
+    /// Service tiers in which the request may be served.
+    pub tiers: TierSet,
+    /// Region that the request asks for, or that serves it. `None` for none with a price of its own.
+    pub region: Option<Region>,
 }
 
 impl ExpectedUsage<'_> {
@@ -51,8 +57,13 @@ pub struct PremiumInputKinds(u8);
 
 impl PremiumInputKinds {
     /// Kinds that a set can contain.
-    pub const KINDS: [TokenKind; 4] =
-        [TokenKind::CacheWrite, TokenKind::CacheWrite1h, TokenKind::AudioInput, TokenKind::ImageInput];
+    pub const KINDS: [TokenKind; 5] = [
+        TokenKind::CacheWrite,
+        TokenKind::CacheWrite1h,
+        TokenKind::CacheWrite12h,
+        TokenKind::AudioInput,
+        TokenKind::ImageInput,
+    ];
 
     /// Creates a set of these kinds.
     pub fn of(kinds: impl Iterator<Item = TokenKind>) -> PremiumInputKinds {
@@ -98,6 +109,8 @@ impl PremiumInputKinds {
                 // `cache_control`, and `cachePoint` of Converse.
                 TokenKind::CacheWrite => &[b"\"cache"],
                 TokenKind::CacheWrite1h => &[b"\"1h\""],
+                // Of `prompt_cache_options` and `prompt_cache_retention`.
+                TokenKind::CacheWrite12h => &[b"\"12h\"", b"\"24h\""],
                 TokenKind::AudioInput => &[b"audio", b"video"],
                 _ => &[b"image"],
             }
@@ -219,6 +232,7 @@ mod tests {
             (r#"{"cache_control":{"type":"ephemeral"}}"#, &[TokenKind::CacheWrite]),
             (r#"{"cachePoint":{"type":"default"}}"#, &[TokenKind::CacheWrite]),
             (r#"{"cache_control":{"ttl":"1h"}}"#, &[TokenKind::CacheWrite, TokenKind::CacheWrite1h]),
+            (r#"{"prompt_cache_retention":"24h"}"#, &[TokenKind::CacheWrite12h]),
             (r#"{"type":"input_audio"}"#, &[TokenKind::AudioInput]),
             (r#"{"mimeType":"video/mp4"}"#, &[TokenKind::AudioInput]),
             (r#"{"type":"image_url"}"#, &[TokenKind::ImageInput]),

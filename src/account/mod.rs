@@ -21,6 +21,7 @@ mod permission;
 mod previous_key;
 pub mod price;
 mod rules;
+mod tier_policy;
 mod token;
 pub mod usage_bound;
 
@@ -37,5 +38,6 @@ pub use permission::{Pattern, Permission};
 pub use previous_key::MAX_PREVIOUS;
 pub use price::{CacheEffect, Price};
 pub use rules::{Account, AccountRules};
+pub use tier_policy::{TierFallback, TierPolicy};
 pub use token::{Signature, TokenFault, TokenKey, TokenKeyFault, Tokens, is_token};
 pub use usage_bound::UsageBound;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use super::{ClientCertificate, Losses, Network, Pattern, Permission};
+use super::{ClientCertificate, Losses, Network, Pattern, Permission, TierPolicy};
 use crate::canonical::CachePolicy;
 use crate::limits::{LimitRegistry, LimitState, Scope, UsageLimits};
 
@@ -26,6 +26,8 @@ pub struct AccountRules {
     pub prompt_cache: Option<CachePolicy>,
     /// True if image endpoints answer in OpenAI's plain response shape by default.
     pub plain_images: bool,
+    /// Service tiers that it may use.
+    pub tiers: TierPolicy,
 }
 
 impl AccountRules {
@@ -55,13 +57,19 @@ pub struct Account {
     /// Name of the account.
     pub name: Arc<str>,
     limits: OnceLock<UsageLimits>,
+    tiers: OnceLock<TierPolicy>,
     limit_state: OnceLock<Arc<LimitState>>,
 }
 
 impl Account {
     /// Creates an account without limits.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Account { name: name.into(), limits: OnceLock::new(), limit_state: OnceLock::new() }
+        Account {
+            name: name.into(),
+            limits: OnceLock::new(),
+            tiers: OnceLock::new(),
+            limit_state: OnceLock::new(),
+        }
     }
 
     /// Sets the limits of all its keys together. Returns false if they were set before.
@@ -72,6 +80,16 @@ impl Account {
     /// Returns the limits of all its keys together.
     pub fn limits(&self) -> &UsageLimits {
         self.limits.get_or_init(UsageLimits::default)
+    }
+
+    /// Sets the service tiers that its keys may use. Without effect if they were set before.
+    pub fn restrict_tiers(&self, tiers: TierPolicy) {
+        let _ = self.tiers.set(tiers);
+    }
+
+    /// Returns the service tiers that its keys may use.
+    pub fn tiers(&self) -> TierPolicy {
+        self.tiers.get().copied().unwrap_or_default()
     }
 
     /// Returns the usage of its limits.

@@ -9,8 +9,9 @@ use clap::{Args, Subcommand};
 use super::out::say;
 use super::record::{CommandChange, recorded};
 use super::{Conf, complain, fail, style};
-use crate::account::{Losses, NewAccessKey, NewKey, Pattern, Permission};
+use crate::account::{Losses, NewAccessKey, NewKey, Pattern, Permission, TierFallback, TierPolicy};
 use crate::canonical::time::rfc3339;
+use crate::canonical::{ServiceTier, TierSet};
 use crate::config::{self, KeySettings, KeysFile, KeysFileChange, KeysFileError, StoreSettings};
 
 #[derive(Debug, Args)]
@@ -35,6 +36,12 @@ enum Action {
         /// rejects the request.
         #[arg(long, value_name = "POLICY", default_value = Losses::Warn.name(), value_parser = losses)]
         losses: Losses,
+        /// Permitted service tier, such as standard or flex; default: all whose price is known.
+        #[arg(long = "tier", value_name = "TIER", value_parser = service_tier)]
+        tiers: Vec<ServiceTier>,
+        /// What becomes of a request for another tier: "refuse" rejects it, "standard" serves it in the standard tier.
+        #[arg(long, value_name = "POLICY", value_parser = tiers_else)]
+        tiers_else: Option<TierFallback>,
         /// Account to charge (see model-gateway accounts create).
         #[arg(long, value_name = "NAME")]
         account: Option<String>,
@@ -86,12 +93,14 @@ struct File {
 
 pub(super) fn run(options: &KeysArgs) -> ExitCode {
     let done = match &options.action {
-        Action::Create { name, models, expires, losses, account, aws, file } => {
+        Action::Create { name, models, expires, losses, tiers, tiers_else, account, aws, file } => {
+            let permitted = (!tiers.is_empty()).then(|| TierSet::of(tiers.iter().copied()));
             let entry = KeySettings {
                 models: models.clone(),
                 expires: *expires,
                 losses: *losses,
                 account: account.clone(),
+                tiers: TierPolicy { permitted, otherwise: *tiers_else },
                 access_key: None,
             };
             create(file, name, entry, *aws)
@@ -121,6 +130,15 @@ enum KeysError {
 
 fn losses(word: &str) -> Result<Losses, &'static str> {
     Losses::from_name(word).ok_or("write allow, warn or refuse")
+}
+
+fn service_tier(word: &str) -> Result<ServiceTier, String> {
+    let names = || ServiceTier::NAMED.map(ServiceTier::name).join(", ");
+    ServiceTier::from_name(word).ok_or_else(|| format!("write one of {}", names()))
+}
+
+fn tiers_else(word: &str) -> Result<TierFallback, &'static str> {
+    TierFallback::from_name(word).ok_or("write refuse or standard")
 }
 
 fn grace(text: &str) -> Result<Duration, String> {

@@ -241,6 +241,11 @@ fn value(json: &Json, schema: &str, path: &str, depth: usize) -> Result<Value, F
             Some(KeyType::Amount | KeyType::AmountOrTables) => {
                 return Err(wrong(path, "write a decimal number such as 2.5"));
             }
+            Some(KeyType::Day | KeyType::Days) => {
+                let day =
+                    text.parse::<Datetime>().ok().filter(|day| day.date.is_some() && day.time.is_none());
+                Value::from(day.ok_or_else(|| wrong(path, "write a day such as 2027-01-31"))?)
+            }
             Some(KeyType::Time) => {
                 let time = text.parse::<Datetime>();
                 Value::from(time.map_err(|_| wrong(path, "write a time such as 2027-01-31T00:00:00Z"))?)

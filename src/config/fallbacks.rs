@@ -285,7 +285,10 @@ fn targets_of(drafts: &[Draft], draft: &Draft, others: &[usize]) -> Option<Vec<T
             }
             let mut handle = target.handle.clone();
             handle.tier = tier;
-            more.push(Target { handle, drained_weight: None, ..target.clone() });
+            // Who answers is charged. A fallback without a price has that of the model that was requested.
+            let own = target.price.clone().or_else(|| Some(other.model.price.clone()));
+            let price = own.filter(|price| draft.pays_answered && !price.is_empty());
+            more.push(Target { handle, price, drained_weight: None, ..target.clone() });
         }
     }
     Some(more)

@@ -1,6 +1,7 @@
 //! Path of a value in a configuration file.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 /// Path of a value: a chain of keys and indexes, formatted only for a message.
 #[derive(Clone, Copy)]
@@ -54,4 +55,11 @@ impl KeyPath<'_> {
         }
         out
     }
+}
+
+/// Position of a value, independent of the document.
+#[derive(Clone, Debug)]
+pub(super) struct Position {
+    pub(super) span: Range<usize>,
+    pub(super) key: String,
 }

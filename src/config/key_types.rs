@@ -3,8 +3,8 @@
 
 use super::reference::{ConfigFile, keys};
 use super::routing::ALSO;
-use crate::account::{Losses, Signature};
-use crate::canonical::CachePolicy;
+use crate::account::{Losses, Signature, TierFallback};
+use crate::canonical::{CachePolicy, Region, ServiceTier};
 use crate::provider::{Preset, ProviderKind};
 use crate::route::Policy;
 use crate::telemetry::conventions::Conventions;
@@ -59,6 +59,12 @@ pub(super) enum KeyType {
     Tables,
     /// Amount, or list of tables with the keys below it.
     AmountOrTables,
+    /// Table, or list of tables, with the keys below it.
+    TableOrTables,
+    /// Day, a date of TOML.
+    Day,
+    /// List of days.
+    Days,
 }
 
 /// Names that a text may have.
@@ -72,6 +78,9 @@ pub(super) enum Names {
     Losses,
     Signatures,
     RetryAlso,
+    Tiers,
+    TierFallbacks,
+    Regions,
     /// Names that only one key has.
     Own(&'static [&'static str]),
 }
@@ -87,6 +96,9 @@ impl Names {
             Names::Losses => [Losses::Allow, Losses::Warn, Losses::Refuse].map(Losses::name).to_vec(),
             Names::Signatures => vec![Signature::Hs256.name(), Signature::EdDsa.name()],
             Names::RetryAlso => ALSO.to_vec(),
+            Names::Tiers => ServiceTier::NAMED.map(ServiceTier::name).to_vec(),
+            Names::TierFallbacks => TierFallback::ALL.map(TierFallback::name).to_vec(),
+            Names::Regions => Region::NAMED.map(Region::name).to_vec(),
             Names::Own(names) => names.to_vec(),
         }
     }
@@ -107,7 +119,12 @@ pub(super) fn shape(path: &str) -> Option<KeyType> {
     match parent {
         // Tables with the same keys share their types.
         "provider.timeouts." | "model.timeouts." => timeout(last),
-        "model.price." | "model.price.tiers." => price(last),
+        "model.price."
+        | "model.price.tiers."
+        | "model.price.long."
+        | "model.price.service_tiers."
+        | "model.price.regions."
+        | "model.price.off_peak." => price(last),
         "key.limits." | "account.limits." => usage_limit(last),
         _ if is_secret_source(parent.trim_end_matches('.')) => Some(match last {
             "env" | "file" => KeyType::Text,
@@ -118,6 +135,7 @@ pub(super) fn shape(path: &str) -> Option<KeyType> {
         "provider.azure." => azure(last),
         "limits." => limit(last),
         "store." => store(last),
+        "accounts." => (last == "unpriced").then_some(KeyType::OneOf(Names::Own(&["refuse", "free"]))),
         "telemetry." => telemetry(last),
         "breaker." | "retry." | "model.retry." => routing(last),
         "key." | "account." if last != "previous" => access(last),
@@ -150,11 +168,17 @@ fn timeout(key: &str) -> Option<KeyType> {
 fn price(key: &str) -> Option<KeyType> {
     Some(match key {
         "input" | "cached_input" | "cache_write" | "cache_write_1h" | "output" | "reasoning"
-        | "audio_input" | "audio_output" | "image_input" | "image_output" | "search" | "request" => {
-            KeyType::Amount
-        }
+        | "audio_input" | "audio_output" | "image_input" | "image_output" | "search" | "request"
+        | "cache_write_12h" | "cached_audio_input" | "cached_image_input" | "factor" => KeyType::Amount,
         "image" | "video_second" => KeyType::AmountOrTables,
-        "tiers" => KeyType::Tables,
+        "from" | "until" => KeyType::Day,
+        "free" => KeyType::Flag,
+        "long" | "off_peak" => KeyType::Table,
+        "tiers" | "service_tiers" | "regions" => KeyType::Tables,
+        "tier" => KeyType::OneOf(Names::Tiers),
+        "region" => KeyType::OneOf(Names::Regions),
+        "peak" => KeyType::Texts,
+        "holidays" => KeyType::Days,
         "above" => KeyType::Integer(1, BILLION),
         _ => return None,
     })
@@ -235,6 +259,8 @@ fn access(key: &str) -> Option<KeyType> {
         "expires" => KeyType::Time,
         "images" => KeyType::OneOf(Names::Own(&["envelope", "plain"])),
         "losses" => KeyType::OneOf(Names::Losses),
+        "tiers" => KeyType::Some(Names::Tiers),
+        "tiers_else" => KeyType::OneOf(Names::TierFallbacks),
         "prompt_cache" => KeyType::OneOf(Names::CachePolicies),
         "models" | "endpoints" | "networks" | "certificates" => KeyType::Texts,
         "limits" | "access_key" => KeyType::Table,
@@ -287,10 +313,13 @@ fn aws(key: &str) -> Option<KeyType> {
 #[expect(clippy::too_many_lines, reason = "one line for each setting")]
 fn other(path: &str) -> Option<KeyType> {
     Some(match path {
-        "server" | "limits" | "reload" | "log" | "store" | "admin" | "admin.tls" | "telemetry" | "tokens"
-        | "breaker" | "retry" | "provider.timeouts" | "provider.check" | "provider.aws"
-        | "provider.guardrail" | "provider.google" | "provider.azure" | "model.timeouts" | "model.retry"
-        | "model.price" => KeyType::Table,
+        "server" | "limits" | "reload" | "log" | "store" | "accounts" | "admin" | "admin.tls"
+        | "telemetry" | "tokens" | "breaker" | "retry" | "provider.timeouts" | "provider.check"
+        | "provider.aws" | "provider.guardrail" | "provider.google" | "provider.azure" | "model.timeouts"
+        | "model.retry" => KeyType::Table,
+        "model.price" => KeyType::TableOrTables,
+        "model.fallback_price" => KeyType::OneOf(Names::Own(&["answered", "requested"])),
+        "provider.served_tier" => KeyType::OneOf(Names::Own(&["answer", "request"])),
         "server.http" | "server.tls" | "server.cors" | "tokens.key" | "provider" | "model"
         | "model.targets" | "key" | "account" => KeyType::Tables,
         "key.access_key.id" => KeyType::Text,

@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use super::faults::MAX_FAULTS;
 use super::node::{Before, ConfigTable, TomlDocument, Value};
+use super::price_rows::service_tier;
 use super::report::{Report, closest};
+use super::routes::one_of;
 use super::secret::{self, Secret, Vault};
 use super::sources::SourceText;
 use super::values::cache_policy;
 use super::work_limit::given_up;
 use crate::account::{
     AccessKey, Account, AccountRules, CERTIFICATE_NAME_KINDS, Key, KeyHash, Keys, Losses, MAX_PREVIOUS,
-    Network, Pattern, Permission,
+    Network, Pattern, Permission, TierFallback, TierPolicy,
 };
+use crate::canonical::TierSet;
 use crate::limits::UsageLimits;
 use crate::wire::Api;
 
@@ -223,8 +226,11 @@ impl<'v> Reader<'v> {
     fn account(&mut self, table: &ConfigTable<'_>) {
         let name = table.require("name", "name = \"acme\"").and_then(|value| account_name(&value));
         let limits = table.table("limits", read_limits).unwrap_or_default();
+        let tiers = read_tier_policy(table);
         let Some(name) = name else { return };
-        if !self.account_of(name).limit(limits) {
+        let account = self.account_of(name);
+        account.restrict_tiers(tiers);
+        if !account.limit(limits) {
             table.wrong(format!("the account \"{name}\" is defined twice"), None);
         }
     }
@@ -309,6 +315,7 @@ impl<'v> Reader<'v> {
             limits,
             prompt_cache,
             plain_images: plain_images.unwrap_or_default(),
+            tiers: read_tier_policy(table),
         };
         // Keys with equal rules share them: with 100,000 keys, copies would take most of the memory.
         if let Some(shared) = self.rules.get(&rules) {
@@ -318,6 +325,27 @@ impl<'v> Reader<'v> {
         self.rules.insert(rules, shared.clone());
         shared
     }
+}
+
+/// Reads the service tiers that a key or an account may use.
+fn read_tier_policy(table: &ConfigTable<'_>) -> TierPolicy {
+    let permitted = table.get("tiers").map(|value| {
+        let mut tiers = TierSet::NONE;
+        value.elements(|element| {
+            tiers = tiers.or(element.parsed(service_tier).map_or(TierSet::NONE, TierSet::one));
+        });
+        if tiers.is_empty() {
+            value.wrong("permits no tier", "for example: tiers = [\"standard\", \"flex\"]".to_owned());
+        }
+        tiers
+    });
+    let otherwise = table.get("tiers_else").and_then(|value| {
+        value.parsed(|name| {
+            TierFallback::from_name(name)
+                .ok_or_else(|| one_of(name, &TierFallback::ALL.map(TierFallback::name)))
+        })
+    });
+    TierPolicy { permitted, otherwise }
 }
 
 /// Reads the hash of a key.

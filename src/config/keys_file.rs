@@ -10,7 +10,8 @@ use super::entries::{Entries, EntryKind, put_below_head, set_value};
 use super::masking::masked;
 use super::replace::{FileOwner, ReplaceError, create_folder, replace_file};
 use super::sources::FileHash;
-use crate::account::{KeyHash, Losses, MAX_PREVIOUS, NewAccessKey};
+use crate::account::{KeyHash, Losses, MAX_PREVIOUS, NewAccessKey, TierPolicy};
+use crate::canonical::ServiceTier;
 use crate::canonical::time::{rfc3339, unix_seconds};
 
 /// Reason why keys.toml was not changed.
@@ -73,6 +74,8 @@ pub struct KeySettings {
     pub losses: Losses,
     /// Account of the key.
     pub account: Option<String>,
+    /// Service tiers that the key may use.
+    pub tiers: TierPolicy,
     /// Access key for AWS signatures. `None` for a key that clients do not sign with.
     pub access_key: Option<SavedAccessKey>,
 }
@@ -186,7 +189,7 @@ impl KeysFile {
     /// # Errors
     /// Returns [`KeysFileError::Exists`] if the name is taken.
     pub fn add(&mut self, name: &str, hash: KeyHash, entry: &KeySettings) -> Result<(), KeysFileError> {
-        let KeySettings { models, expires, losses, account, access_key } = entry;
+        let KeySettings { models, expires, losses, account, tiers, access_key } = entry;
         if self.find(name).is_ok() {
             return Err(KeysFileError::Exists(name.to_owned()));
         }
@@ -205,6 +208,13 @@ impl KeysFile {
         }
         if *losses != Losses::default() {
             key.insert("losses", value(losses.name()));
+        }
+        if let Some(permitted) = tiers.permitted {
+            let names = permitted.tiers().filter(|tier| *tier != ServiceTier::Unknown).map(ServiceTier::name);
+            key.insert("tiers", value(names.collect::<toml_edit::Array>()));
+        }
+        if let Some(otherwise) = tiers.otherwise {
+            key.insert("tiers_else", value(otherwise.name()));
         }
         if let Some(SavedAccessKey { id, secret_file }) = access_key {
             let mut secret = toml_edit::InlineTable::new();

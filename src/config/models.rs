@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::catalogue::CataloguePrices;
 use super::fallbacks;
 use super::node::{ConfigTable, Position, Value};
-use super::prices::{self, PriceList};
+use super::price_rows;
+use super::prices::PriceList;
 use super::report::closest;
 use super::routes::one_of;
 use super::routing;
@@ -64,6 +65,8 @@ pub(super) struct Draft {
     pub(super) file: usize,
     pub(super) targets: Position,
     pub(super) fallback: Vec<(Box<str>, Position)>,
+    /// Whether a request that a fallback answers is charged at the price of the fallback.
+    pub(super) pays_answered: bool,
     /// Setting that enables `retry.continue`. `None` if it is disabled.
     resumes: Option<ContinueSetting>,
 }
@@ -95,7 +98,7 @@ pub(super) fn read(
     let owned_by = table.string("owned_by");
     let created = table.integer("created", &(0..=253_402_300_799));
     let (context_window, abilities) = read_abilities(table);
-    let price = table.table("price", prices::read_price);
+    let price = table.get("price").and_then(|value| price_rows::read_price(&value));
     let policy = table.get("policy").and_then(|value| value.parsed(policy));
     let prompt_cache = table.get("prompt_cache").and_then(|value| value.parsed(cache_policy));
     let mut own = None;
@@ -109,6 +112,13 @@ pub(super) fn read(
     let resumes = resumes.filter(|_| retry.resume);
     let timeouts = table.table("timeouts", read_timeouts).unwrap_or_default();
     let fallback = read_fallback(table);
+    let pays_answered = table.get("fallback_price").and_then(|value| {
+        value.parsed(|text| match text {
+            "answered" => Ok(true),
+            "requested" => Ok(false),
+            other => Err(one_of(other, &["answered", "requested"])),
+        })
+    });
     let (mut targets, mut seen): (Vec<Target>, _) = (Vec::new(), HashSet::new());
     let list = table.require("targets", "targets = [{ provider = \"openai\", model = \"gpt-4o\" }]");
     if let Some(list) = &list {
@@ -162,7 +172,8 @@ pub(super) fn read(
         prompt_cache: prompt_cache.unwrap_or_default(),
         budget: Arc::default(),
     };
-    Some(Draft { model, file, targets: targets_at, fallback, resumes })
+    let pays_answered = pays_answered.unwrap_or(true);
+    Some(Draft { model, file, targets: targets_at, fallback, pays_answered, resumes })
 }
 
 fn read_fallback(table: &ConfigTable<'_>) -> Vec<(Box<str>, Position)> {

@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use super::faults::Faults;
+pub(super) use super::key_path::Position;
 use super::key_path::{KeyPath, KeyStep};
 use super::key_types::{Secrecy, has_secrets, secrecy};
 use super::masking::MASK;
@@ -16,6 +17,7 @@ use super::overrides::Layer;
 use super::report::{Problem, Report, closest, excerpt};
 use super::values;
 use crate::account::amount;
+use crate::canonical::time;
 
 /// TOML document with the faults found in it.
 pub(super) struct TomlDocument<'t> {
@@ -296,29 +298,33 @@ impl<'d> Value<'d> {
         Some(value)
     }
 
+    /// Reads a TOML date as days since 1970.
+    pub(super) fn as_day(&self) -> Option<i64> {
+        let text = match self.value {
+            DeValue::Datetime(date) => format!("{date}T00:00:00Z"),
+            _ => String::new(),
+        };
+        let midnight = time::unix_seconds(&text);
+        if midnight.is_none() {
+            self.wrong_type("a date such as 2027-01-31");
+        }
+        Some(midnight?.div_euclid(time::DAY_SECONDS))
+    }
+
     /// Reads a TOML date-time with an offset as Unix seconds.
     pub(super) fn as_time(&self) -> Option<i64> {
-        let text = match self.value {
-            DeValue::Datetime(time) => time.to_string(),
-            _ => {
-                self.wrong_type("a date and time such as 2027-01-31T00:00:00Z");
-                return None;
-            }
+        let DeValue::Datetime(text) = self.value else {
+            self.wrong_type("a date and time such as 2027-01-31T00:00:00Z");
+            return None;
         };
-        let time = crate::canonical::time::unix_seconds(&text);
+        let text = text.to_string();
+        let time = time::unix_seconds(&text);
         if time.is_none() {
             let hint = "write a date, a time and an offset, such as 2027-01-31T00:00:00Z".to_owned();
             self.wrong(format!("{text} is not a point in time"), hint);
         }
         time
     }
-}
-
-/// Position of a value, independent of the document.
-#[derive(Clone, Debug)]
-pub(super) struct Position {
-    span: Range<usize>,
-    key: String,
 }
 
 /// Table whose keys are read by name. When it is finished, the keys that were not read are reported as unknown.

@@ -157,6 +157,7 @@ fn key_members(key: &Key) -> Members {
         limits,
         prompt_cache,
         plain_images,
+        tiers,
     } = &*key.rules;
     let members = [
         ("sha256", key.hash.to_hex()),
@@ -171,6 +172,7 @@ fn key_members(key: &Key) -> Members {
         ("limits", format!("{limits:?}")),
         ("prompt_cache", format!("{prompt_cache:?}")),
         ("images", plain_images.to_string()),
+        ("tiers", format!("{tiers:?}")),
     ];
     members.into_iter().map(|(member, text)| (member.to_owned(), text)).collect()
 }

@@ -1,13 +1,14 @@
 //! Prices: of a model in routes.toml, and of many models in a price file.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use super::node::{ConfigTable, TomlDocument};
+use super::node::TomlDocument;
+use super::price_rows::{check_days, read_row};
 use super::report::Report;
 use crate::account::Pattern;
-use crate::account::price::{Price, PriceConfig, Rates, TokenKind, UnitPrice};
+use crate::account::price::{Price, PriceConfig};
 
 /// List prices of well-known models: conf/prices.toml.
 pub const LIST_PRICES: &str = include_str!("../../conf/prices.toml");
@@ -72,7 +73,9 @@ impl PriceList {
 pub(super) fn read(file: &Path, text: &str) -> Result<PriceList, Report> {
     let document = TomlDocument::new(file, text);
     let list = document.read(|root| {
-        let mut list = PriceList::default();
+        // Entries with the same list of models and days of their own are rows of one price.
+        let mut entries: Vec<(Vec<String>, Vec<PriceConfig>)> = Vec::new();
+        let mut known: HashMap<Vec<String>, usize> = HashMap::new();
         root.tables("price", |table| {
             let mut names = Vec::new();
             if let Some(models) = table.require("models", "models = [\"gpt-4o\", \"gpt-4o-2024-*\"]")
@@ -80,70 +83,28 @@ pub(super) fn read(file: &Path, text: &str) -> Result<PriceList, Report> {
             {
                 models.wrong("a price must name at least one model", None);
             }
-            list.add(names, read_price(table));
+            let row = read_row(table);
+            match known.get(&names).and_then(|at| entries.get_mut(*at)) {
+                // Without days the first entry of a name counts.
+                Some((_, rows)) if row.days.are_bounded() => {
+                    check_days(&row, rows, |message| table.wrong(message, None));
+                    rows.push(row);
+                }
+                Some(_) => {}
+                None => {
+                    known.insert(names.clone(), entries.len());
+                    entries.push((names, vec![row]));
+                }
+            }
         });
+        let mut list = PriceList::default();
+        for (names, rows) in entries {
+            list.add(names, Arc::new(Price::of_rows(rows)));
+        }
         list
     });
     document.into_report().into_result()?;
     list.ok_or_else(|| Report::of_file(file, "is not valid"))
-}
-
-/// Reads the amounts of one price from a table that may have other keys too.
-pub(super) fn read_price(table: &ConfigTable<'_>) -> Arc<Price> {
-    let rates = read_rates(table);
-    let mut tiers: Vec<(u64, Rates)> = Vec::new();
-    let mut bounds = HashSet::new();
-    table.tables("tiers", |tier| {
-        let above = tier
-            .require("above", "above = 200000")
-            .and_then(|value| u64::try_from(value.as_integer(&(1..=1_000_000_000))?).ok());
-        let rates = read_rates(tier);
-        let Some(above) = above else { return };
-        if !bounds.insert(above) {
-            tier.wrong(format!("two tiers have the same above = {above}"), None);
-        }
-        tiers.push((above, rates));
-    });
-    Arc::new(Price::new(PriceConfig {
-        rates,
-        tiers,
-        images: read_units(table, "image", true),
-        video_seconds: read_units(table, "video_second", false),
-        search: table.amount("search"),
-        request: table.amount("request"),
-    }))
-}
-
-fn read_rates(table: &ConfigTable<'_>) -> Rates {
-    let mut rates = Rates::default();
-    for kind in TokenKind::ALL {
-        if let Some(nanos) = table.amount(kind.name()) {
-            rates.set(kind, nanos);
-        }
-    }
-    rates
-}
-
-/// Reads one amount, or a list of prices by size and quality, of which the first match applies.
-fn read_units(table: &ConfigTable<'_>, key: &'static str, quality: bool) -> Vec<UnitPrice> {
-    let Some(value) = table.get(key) else { return Vec::new() };
-    if !value.is_list() {
-        return value
-            .as_amount()
-            .map(|each| UnitPrice { price: each, ..UnitPrice::default() })
-            .into_iter()
-            .collect();
-    }
-    let mut units = Vec::new();
-    value.elements(|element| {
-        element.as_table(|table| {
-            let size = table.string("size").map(Into::into);
-            let quality = if quality { table.string("quality").map(Into::into) } else { None };
-            let each = table.require("each", "each = 0.04").and_then(|value| value.as_amount());
-            units.extend(each.map(|each| UnitPrice { size, quality, price: each }));
-        });
-    });
-    units
 }
 
 #[cfg(test)]

@@ -15,8 +15,7 @@ use super::{
     Limits, Loaded, LogFormat, LogSettings, OnOutageSetting, ReloadRules, RetentionSettings, Settings,
     StoreSettings,
 };
-use crate::account::price::{Rates, TokenKind, UnitPrice};
-use crate::account::{Amount, Keys, Price};
+use crate::account::{Amount, Keys};
 use crate::canonical::CachePolicy;
 use crate::provider::guardrail::Guardrail;
 use crate::provider::{CloudAccess, HttpVersion, Timeouts};
@@ -83,6 +82,7 @@ fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
         reload: ReloadRules { allow_empty, settle },
         log: LogSettings { level, format, access },
         store,
+        refuse_unpriced,
         retention,
         ledger,
         admin_api,
@@ -120,6 +120,8 @@ fn write_settings(out: &mut String, settings: &Settings) -> std::fmt::Result {
         AccessLogSettings::File(path) => writeln!(out, "access = {}", text(&path.display().to_string()))?,
     }
     write_store(out, store, retention, ledger)?;
+    writeln!(out, "\n[accounts]")?;
+    writeln!(out, "unpriced = \"{}\"", if *refuse_unpriced { "refuse" } else { "free" })?;
     write_admin(out, admin_api)?;
     print_telemetry::write(out, telemetry)
 }
@@ -312,6 +314,9 @@ fn write_routes(out: &mut String, routes: &RoutingTable) -> std::fmt::Result {
         if provider.websocket {
             writeln!(out, "websocket  = true")?;
         }
+        if !provider.states_tier {
+            writeln!(out, "served_tier = \"request\"")?;
+        }
         if let Some(guardrail) = &provider.guardrail {
             let Guardrail { id, version, trace } = &**guardrail;
             let (id, version, trace) = (text(id.as_ref()), text(version.as_ref()), trace.name());
@@ -373,7 +378,7 @@ fn write_model(out: &mut String, model: &Model) -> std::fmt::Result {
         writeln!(out, "retry    = {{ {} }}", retry(&model.routing.retry))?;
     }
     if !model.price.is_empty() {
-        writeln!(out, "price    = {{ {} }}", price(&model.price))?;
+        writeln!(out, "price    = {}", super::print_price::price(&model.price))?;
     }
     Ok(())
 }
@@ -423,43 +428,6 @@ fn retry(retry: &RetryRules) -> String {
         also.join(", "),
         retry.resume
     )
-}
-
-/// Formats the members of a price.
-fn price(price: &Price) -> String {
-    let config = price.config();
-    let mut members = rates(&config.rates);
-    for (name, amount) in [("search", config.search), ("request", config.request)] {
-        members.extend(amount.map(|amount| format!("{name} = {}", Amount(amount))));
-    }
-    for (name, units) in [("image", &config.images), ("video_second", &config.video_seconds)] {
-        if !units.is_empty() {
-            members.push(format!("{name} = [{}]", units.iter().map(unit).collect::<Vec<_>>().join(", ")));
-        }
-    }
-    if !config.tiers.is_empty() {
-        let tiers = config.tiers.iter().map(|(above, more)| {
-            let mut members = rates(more);
-            members.insert(0, format!("above = {above}"));
-            format!("{{ {} }}", members.join(", "))
-        });
-        members.push(format!("tiers = [{}]", tiers.collect::<Vec<_>>().join(", ")));
-    }
-    members.join(", ")
-}
-
-fn rates(rates: &Rates) -> Vec<String> {
-    let configured =
-        TokenKind::ALL.into_iter().filter_map(|kind| Some((kind.name(), rates.configured(kind)?)));
-    configured.map(|(name, amount)| format!("{name} = {}", Amount(amount))).collect()
-}
-
-fn unit(unit: &UnitPrice) -> String {
-    let member = |name: &str, value: &Option<Box<str>>| {
-        value.as_ref().map(|value| format!("{name} = {}, ", text(value))).unwrap_or_default()
-    };
-    let (size, quality) = (member("size", &unit.size), member("quality", &unit.quality));
-    format!("{{ {size}{quality}each = {} }}", Amount(unit.price))
 }
 
 fn write_keys(out: &mut String, keys: &Keys) -> std::fmt::Result {

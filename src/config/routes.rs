@@ -293,6 +293,13 @@ fn read_provider(
         })
     });
     let prefill = table.boolean("prefill");
+    let served_tier = table.get("served_tier").and_then(|value| {
+        value.parsed(|text| match text {
+            "answer" => Ok(true),
+            "request" => Ok(false),
+            other => Err(one_of(other, &["answer", "request"])),
+        })
+    });
     let websocket = table.get("websocket");
     let guardrail = table.get("guardrail").and_then(|value| guardrail::read(&value, kind));
     let kind = kind?;
@@ -321,6 +328,7 @@ fn read_provider(
     provider.ask_usage = ask_usage.unwrap_or_else(|| provider.takes_stream_options());
     provider.think_tags = think_tags.unwrap_or(false);
     provider.prefill = prefill;
+    provider.states_tier = served_tier.unwrap_or(true);
     provider.standard_errors = errors.unwrap_or(true);
     provider.forward_client = forward_client.unwrap_or(false);
     provider.websocket = websocket;

@@ -61,6 +61,10 @@ fn property(keys: &[ReferenceKey], key: &ReferenceKey) -> Value {
             property.insert("type".to_owned(), json!("array"));
             property.insert("items".to_owned(), Value::Object(below()));
         }
+        Some(KeyType::TableOrTables) => {
+            let list = json!({ "type": "array", "items": below() });
+            property.insert("anyOf".to_owned(), json!([below(), list]));
+        }
         Some(KeyType::AmountOrTables) => {
             let list = json!({ "type": "array", "items": below() });
             property.insert("anyOf".to_owned(), json!([amount(), list]));
@@ -109,6 +113,8 @@ fn simple(shape: KeyType) -> Map<String, Value> {
         KeyType::Addresses => json!({ "type": "array", "items": address }),
         KeyType::Digest => json!({ "type": "string", "pattern": "^[0-9a-fA-F]{64}$" }),
         KeyType::Time => json!({ "type": "string", "format": "date-time" }),
+        KeyType::Day => json!({ "type": "string", "format": "date" }),
+        KeyType::Days => json!({ "type": "array", "items": { "type": "string", "format": "date" } }),
         KeyType::OneOf(list) => names(list),
         KeyType::Some(list) => json!({ "type": "array", "items": names(list) }),
         KeyType::Texts => json!({ "type": "array", "items": text }),
@@ -126,9 +132,11 @@ fn simple(shape: KeyType) -> Map<String, Value> {
         }
         KeyType::Open | KeyType::SecretTexts => json!({ "type": "object", "additionalProperties": text }),
         // Described by the caller.
-        KeyType::Table | KeyType::SecretSource | KeyType::Tables | KeyType::AmountOrTables => {
-            return Map::new();
-        }
+        KeyType::Table
+        | KeyType::SecretSource
+        | KeyType::Tables
+        | KeyType::AmountOrTables
+        | KeyType::TableOrTables => return Map::new(),
     };
     match value {
         Value::Object(members) => members,

@@ -58,6 +58,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Store backend.
     pub store: StoreSettings,
+    /// Whether requests of keys with an account are refused for models without a price.
+    pub refuse_unpriced: bool,
     /// Retention of stored responses and provider signatures.
     pub retention: RetentionSettings,
     /// Ledger settings.
@@ -244,6 +246,7 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
     let log = root.table("log", |table| read_log(table, folder)).unwrap_or_default();
     let store = root.table("store", |table| read_store(table, folder, vault)).unwrap_or_default();
     let (store, retention, ledger) = store;
+    let refuse_unpriced = root.table("accounts", refuses_unpriced).flatten().unwrap_or(false);
     let store = store.unwrap_or_else(|| StoreSettings::Sqlite(folder.join("state.db")));
     let admin_api = admin::read(root, folder, &store, vault);
     let telemetry = telemetry::read(root, folder, vault);
@@ -285,6 +288,7 @@ fn read_root(root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Option
             reload,
             log,
             store,
+            refuse_unpriced,
             retention,
             ledger,
             admin_api,
@@ -350,6 +354,14 @@ fn read_log(table: &ConfigTable<'_>, folder: &Path) -> LogSettings {
 fn is_level(word: &str) -> bool {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     levels.iter().any(|level| word.eq_ignore_ascii_case(level))
+}
+
+fn refuses_unpriced(table: &ConfigTable<'_>) -> Option<bool> {
+    table.get("unpriced")?.parsed(|text| match text {
+        "free" => Ok(false),
+        "refuse" => Ok(true),
+        _ => Err("write \"refuse\" or \"free\"".to_owned()),
+    })
 }
 
 fn refuses_foreign(table: &ConfigTable<'_>) -> Option<bool> {

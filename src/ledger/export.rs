@@ -205,6 +205,7 @@ pub fn record_json(record: &UsageRecord<'_>) -> Value {
     value.extend(numbers(record).map(|(name, number)| (name.to_owned(), json!(number))));
     value.insert("stream".to_owned(), record.stream.into());
     value.insert("counted".to_owned(), record.counted.into());
+    value.insert("tier".to_owned(), record.tier.name().into());
     value.extend(usage.map(|(name, sum)| (name.to_owned(), json!(sum))));
     value.insert("cost".to_owned(), money(record.cost).into());
     value.extend(effects(record).map(|(name, nanos)| (name.to_owned(), money(nanos).into())));
@@ -224,7 +225,7 @@ pub fn write_record_names(out: &mut dyn Write) -> io::Result<()> {
     let record = UsageRecord::default();
     let names =
         texts(&record).map(|(name, _)| name).into_iter().chain(numbers(&record).map(|(name, _)| name));
-    let names = names.chain(["stream", "counted"]).chain(KINDS.iter().map(|kind| kind.name));
+    let names = names.chain(["stream", "counted", "tier"]).chain(KINDS.iter().map(|kind| kind.name));
     writeln!(out, "time,{},cost,cache_saved,cache_surcharge", names.collect::<Vec<_>>().join(","))
 }
 
@@ -239,7 +240,8 @@ pub fn write_record_csv(out: &mut dyn Write, record: &UsageRecord<'_>) -> io::Re
     let fields = fields.chain(texts(record).map(|(_, text)| csv_field(text)));
     let fields =
         fields.chain(numbers(record).map(|(_, number)| known(number.map(|number| number.to_string()))));
-    let fields = fields.chain([record.stream.to_string(), record.counted.to_string()]);
+    let fields =
+        fields.chain([record.stream.to_string(), record.counted.to_string(), record.tier.name().to_owned()]);
     let fields =
         fields.chain(usage.map(|sum| known(sum.map(|sum| sum.to_string())))).chain([money(record.cost)]);
     let fields = fields.chain(effects(record).map(|(_, nanos)| money(nanos)));

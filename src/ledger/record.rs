@@ -1,7 +1,7 @@
 //! Usage record of a request (what it was, what it used, what it cost), and its binary encoding.
 
 use crate::account::amount::LARGEST;
-use crate::canonical::Usage;
+use crate::canonical::{ServiceTier, Usage};
 
 /// Usage record of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub struct UsageRecord<'a> {
     pub stream: bool,
     /// True if the gateway counted usage because the provider did not report all of it.
     pub counted: bool,
+    /// Service tier that is charged.
+    pub tier: ServiceTier,
     /// Idempotency key of the charge: a later record of the same account with the same key is ignored, whichever
     /// gateway wrote it. Empty if there is none. Must not be chosen by a client, who could repeat it.
     pub charge_id: &'a str,
@@ -98,6 +100,7 @@ const COUNTED: u8 = 2;
 const FIRST_BYTE: u8 = 4;
 const ONCE: u8 = 8;
 const CACHED: u8 = 16;
+const TIER: u8 = 32;
 
 impl<'a> UsageRecord<'a> {
     /// Returns the charge in nano-units: the cost, bounded to 0 ..= [`LARGEST_COST`]. A figure beyond that is
@@ -118,7 +121,8 @@ impl<'a> UsageRecord<'a> {
         let once = flag(!self.charge_id.is_empty(), ONCE);
         let cached = flag(self.cache_saved | self.cache_surcharge != 0, CACHED);
         out.push(VERSION);
-        out.push(flag(self.stream, STREAM) | flag(self.counted, COUNTED) | once | first | cached);
+        let tier = flag(self.tier != ServiceTier::Standard, TIER);
+        out.push(flag(self.stream, STREAM) | flag(self.counted, COUNTED) | once | first | cached | tier);
         for number in [zigzag(self.time), zigzag(self.charge())] {
             put_number(out, number);
         }
@@ -134,6 +138,9 @@ impl<'a> UsageRecord<'a> {
         if cached != 0 {
             put_number(out, bounded_effect(self.cache_saved));
             put_number(out, bounded_effect(self.cache_surcharge));
+        }
+        if tier != 0 {
+            put_number(out, tier_code(self.tier));
         }
         for text in self.texts() {
             put_text(out, text);
@@ -168,7 +175,7 @@ impl<'a> UsageRecord<'a> {
         let (&version, after) = rest.split_first()?;
         let (&flags, after) = after.split_first()?;
         rest = after;
-        if version != VERSION || flags & !(STREAM | COUNTED | FIRST_BYTE | ONCE | CACHED) != 0 {
+        if version != VERSION || flags & !(STREAM | COUNTED | FIRST_BYTE | ONCE | CACHED | TIER) != 0 {
             return None;
         }
         let rest = &mut rest;
@@ -191,6 +198,10 @@ impl<'a> UsageRecord<'a> {
         if flags & CACHED != 0 {
             record.cache_saved = take_number(rest)?;
             record.cache_surcharge = take_number(rest)?;
+        }
+        if flags & TIER != 0 {
+            let code = take_number(rest)?;
+            record.tier = ServiceTier::ALL.into_iter().find(|tier| tier_code(*tier) == code)?;
         }
         for slot in [
             &mut record.request,
@@ -215,6 +226,11 @@ impl<'a> UsageRecord<'a> {
         }
         rest.is_empty().then_some(record)
     }
+}
+
+/// Returns the number of a tier in the encoding: its place in [`ServiceTier::ALL`].
+fn tier_code(tier: ServiceTier) -> u64 {
+    tier as u64
 }
 
 /// Returns an effect of the prompt cache, bounded as a charge is.
@@ -302,6 +318,7 @@ mod tests {
             numbers in (any::<i64>(), 0..=LARGEST_COST, any::<u16>(), any::<u16>(), any::<u32>()),
             first_byte in prop::option::of(any::<u32>()),
             flags in any::<[bool; 2]>(),
+            tier in 0..ServiceTier::ALL.len(),
             usage in usage(),
             effect in (0..=LARGEST_COST.unsigned_abs(), 0..=LARGEST_COST.unsigned_abs()),
         ) {
@@ -324,6 +341,7 @@ mod tests {
                 total,
                 stream: flags[0],
                 counted: flags[1],
+                tier: ServiceTier::ALL[tier],
                 charge_id: &texts[10],
                 usage,
                 cost,

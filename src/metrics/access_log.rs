@@ -89,6 +89,8 @@ pub struct Line<'a> {
     pub usage: Usage,
     /// Charge in nano-units; `None` if the request cannot be charged.
     pub cost: Option<i64>,
+    /// Service tier that is charged; `None` for the standard one, and for a request without a charge.
+    pub tier: Option<&'static str>,
     /// Request body bytes.
     pub request_bytes: u64,
     /// Response body bytes.
@@ -149,6 +151,7 @@ impl Line<'_> {
         number(&mut json, "output_tokens", self.usage.output);
         number(&mut json, "reasoning_tokens", self.usage.reasoning);
         decimal(&mut json, "cost", self.cost.map(i64::unsigned_abs), 9);
+        text(&mut json, "tier", self.tier);
         json.key("request_bytes").number(self.request_bytes);
         json.key("response_bytes").number(self.response_bytes);
         number(&mut json, "frames", Some(self.frames).filter(|frames| *frames > 0));
@@ -185,6 +188,7 @@ pub(super) fn push_live(line: &Line<'_>, out: &mut Vec<u8>) {
     number(&mut json, "output_tokens", line.usage.output);
     number(&mut json, "reasoning_tokens", line.usage.reasoning);
     decimal(&mut json, "cost", line.cost.map(i64::unsigned_abs), 9);
+    text(&mut json, "tier", line.tier);
     json.key("request_bytes").number(line.request_bytes);
     json.key("response_bytes").number(line.response_bytes);
     number(&mut json, "frames", Some(line.frames).filter(|frames| *frames > 0));

@@ -122,6 +122,12 @@ pub struct Metrics {
     pub remote_fetches: IntCounterVec,
     /// Request elements lost in translation.
     pub losses: IntCounterVec,
+    /// See [`table::TIER_REQUESTS`].
+    pub tier_requests: IntCounterVec,
+    /// See [`table::TIER_COST`].
+    pub tier_cost: IntCounterVec,
+    /// See [`table::UNPRICED_TIERS`].
+    pub unpriced_tiers: IntCounterVec,
     /// Usage reports that exceeded the possible usage of their request.
     pub usage_bounded: IntCounterVec,
     /// Failed upstream exchanges.
@@ -224,6 +230,9 @@ impl Metrics {
             credential_end: make.gauges(&table::CREDENTIAL_END)?,
             remote_fetches: make.counters(&table::REMOTE_FETCHES)?,
             losses: make.counters(&table::LOSSES)?,
+            tier_requests: make.counters(&table::TIER_REQUESTS)?,
+            tier_cost: make.counters(&table::TIER_COST)?,
+            unpriced_tiers: make.counters(&table::UNPRICED_TIERS)?,
             usage_bounded: make.counters(&table::USAGE_BOUNDED)?,
             upstream_errors: make.counters(&table::UPSTREAM_ERRORS)?,
             reloads: make.counters(&table::RELOADS)?,

@@ -154,8 +154,7 @@ impl LocalTokens {
         let add = |counter: &LocalIntCounter, n: Option<u64>| counter.inc_by(n.unwrap_or(0));
         add(&self.input, usage.input);
         add(&self.cached, usage.cached);
-        add(&self.cache_write, usage.cache_write);
-        add(&self.cache_write, usage.cache_write_1h);
+        add(&self.cache_write, usage.cache_writes());
         add(&self.output, usage.output);
         add(&self.reasoning, usage.reasoning);
         if let Some(input) = usage.input {

@@ -206,6 +206,15 @@ table! {
     /// Losses in translation.
     LOSSES = "gateway_translation_losses_total" MetricType::Counter, &["from", "to", "element", "policy"],
         "Request elements that the target's format cannot carry, by policy (silent, warn, refuse).";
+    /// Requests in other service tiers than the standard one.
+    TIER_REQUESTS = "gateway_tier_requests_total" MetricType::Counter, &["model", "provider", "tier"],
+        "Requests that were charged in another service tier than the standard one, by tier.";
+    /// Charges in other service tiers than the standard one.
+    TIER_COST = "gateway_tier_cost_nano_units_total" MetricType::Counter, &["model", "provider", "tier"],
+        "Charges in other service tiers than the standard one, in billionths of the currency of the prices.";
+    /// Charges in tiers without a price.
+    UNPRICED_TIERS = "gateway_unpriced_tiers_total" MetricType::Counter, &["model", "provider", "tier"],
+        "Requests whose response states a service tier without a price; the price of the dearest known tier was charged.";
     /// Implausible usage reports.
     USAGE_BOUNDED = "gateway_usage_bounded_total" MetricType::Counter, &["provider"],
         "Usage reports that exceeded what their request can have used.";

@@ -24,6 +24,7 @@ mod presets;
 mod profile;
 mod prompt_cache;
 mod refusals;
+mod region;
 mod videos;
 
 use std::time::Duration;
@@ -150,6 +151,9 @@ pub struct Provider {
     pub forward_client: bool,
     /// Whether streams of the responses API go over WebSockets.
     pub websocket: bool,
+    /// Whether the service tier that a response states is the one that is charged, or the one that was requested: some
+    /// backends state the default tier whatever they served.
+    pub states_tier: bool,
     /// Guardrail that Bedrock applies to all requests; `None` for none but those that clients request.
     pub guardrail: Option<Box<guardrail::Guardrail>>,
 }
@@ -213,6 +217,7 @@ impl Provider {
             ask_usage: true,
             forward_client: false,
             websocket: false,
+            states_tier: true,
             guardrail: None,
             standard_errors: true,
         }

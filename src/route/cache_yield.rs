@@ -70,13 +70,14 @@ impl CacheYield {
 
 /// Returns the savings of a request against plain input, in input tokens, negative for a loss. A read costs a tenth of
 /// plain input, a write 1.25 times as much, and a write for an hour twice as much (Anthropic, "Prompt caching",
-/// "Pricing").
+/// "Pricing"), and one for twelve hours 2.5 times as much (OpenAI, "Pricing").
 pub fn saved_tokens(usage: &Usage) -> i64 {
     let tokens = |n: Option<u64>| i64::try_from(n.unwrap_or(0)).unwrap_or(i64::MAX);
     let percent = |n: Option<u64>, percent| tokens(n).saturating_mul(percent);
     percent(usage.cached, 90)
         .saturating_sub(percent(usage.cache_write, 25))
         .saturating_sub(percent(usage.cache_write_1h, 100))
+        .saturating_sub(percent(usage.cache_write_12h, 150))
         / 100
 }
 

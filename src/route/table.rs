@@ -11,7 +11,7 @@ use super::retry_budget::RetryBudget;
 use super::rules::RoutingRules;
 use super::target_handle::{TargetHandle, TargetLimits, TargetState};
 use crate::account::{ExpectedUsage, Price};
-use crate::canonical::{CachePolicy, Dialect, RequestFeatures};
+use crate::canonical::{CachePolicy, Dialect, Region, RequestFeatures};
 use crate::json::EscapedString;
 use crate::provider::{ModelRules, Provider, Timeouts};
 use crate::wire::Api;
@@ -36,6 +36,8 @@ pub struct Target {
     pub abilities: ConfiguredAbilities,
     /// Price of requests that this target serves; `None` for the model's.
     pub price: Option<Arc<Price>>,
+    /// Region with a price of its own that serves the target; `None` if the list price applies.
+    pub region: Option<Region>,
     /// Configured weight of a target that is drained, whose weight is 0 meanwhile. `None` if it is not drained.
     pub drained_weight: Option<u32>,
     /// How the model is served: see [`Target::rules`].
@@ -60,6 +62,7 @@ impl Target {
         let abilities = ConfiguredAbilities::default();
         Target {
             timeouts: provider.timeouts,
+            region: provider.region(model),
             provider,
             model: model.into(),
             family: None,
@@ -165,8 +168,20 @@ impl Model {
 
     /// Returns the estimated cost of a request in nano-units, whichever target serves it: the highest of all prices.
     pub fn estimate(&self, expected: &ExpectedUsage<'_>) -> i64 {
-        let own = self.targets.iter().filter_map(|target| target.price.as_deref());
-        own.map(|price| price.estimate(expected)).fold(self.price.estimate(expected), i64::max)
+        let priced = self.targets.iter().filter(|target| target.price.is_some() || target.region.is_some());
+        let each = priced.map(|target| {
+            let price = target.price.as_deref().unwrap_or(&self.price);
+            // What the request asks for comes before where the target is.
+            price.estimate(&ExpectedUsage { region: expected.region.or(target.region), ..*expected })
+        });
+        each.fold(self.price.estimate(expected), i64::max)
+    }
+
+    /// Returns whether a target with a positive weight may serve requests at this time, in Unix seconds, for which nobody has
+    /// said what they cost.
+    pub fn is_unpriced(&self, at: i64) -> bool {
+        let prices = self.enabled_targets().map(|target| target.price.as_deref().unwrap_or(&self.price));
+        prices.into_iter().any(|price| price.is_unknown(at))
     }
 
     /// Returns the targets with a positive weight, those of fallbacks included.

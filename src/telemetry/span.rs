@@ -212,11 +212,7 @@ fn response_attributes(
     to.optional_integer("gen_ai.usage.input_tokens", usage.input);
     to.optional_integer("gen_ai.usage.output_tokens", usage.output);
     to.optional_integer("gen_ai.usage.cache_read.input_tokens", usage.cached);
-    let written = match (usage.cache_write, usage.cache_write_1h) {
-        (None, None) => None,
-        (short, long) => Some(short.unwrap_or(0).saturating_add(long.unwrap_or(0))),
-    };
-    to.optional_integer(conventions.cache_write_tokens(), written);
+    to.optional_integer(conventions.cache_write_tokens(), usage.cache_writes());
     if conventions.has_stream_attributes() {
         to.optional_integer("gen_ai.usage.reasoning.output_tokens", usage.reasoning);
     }

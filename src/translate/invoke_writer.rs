@@ -148,7 +148,7 @@ fn write_exception(data: &[u8], out: &mut BytesMut) {
 fn push_metrics(usage: &Usage, latency: u64, first_event: u64, out: &mut Vec<u8>) {
     let part = |count: Option<u64>| count.unwrap_or(0);
     let read = part(usage.cached);
-    let written = part(usage.cache_write).saturating_add(part(usage.cache_write_1h));
+    let written = part(usage.cache_writes());
     let uncached = part(usage.input).saturating_sub(read).saturating_sub(written);
     if out.trim_ascii_end() != b"{" {
         out.push(b',');

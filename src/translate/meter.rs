@@ -214,6 +214,7 @@ impl Meter {
         if let Some(usage) = &sight.usage {
             self.observe_usage(usage);
         }
+        self.usage.tier = sight.tier.or(self.usage.tier);
         // Only the first id is recorded: `note` appends, and would join later ids to it.
         if self.id.is_empty()
             && let Some(id) = sight.id

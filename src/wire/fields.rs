@@ -1,6 +1,8 @@
 //! Tables of the body members that matter to each API before a request is routed.
 
 use super::Api;
+use super::converse_fields::CONVERSE;
+pub(super) use super::converse_fields::converse;
 use super::features::{look_at_id, look_at_item_id, look_at_seal};
 use super::plain_fields::{BATCH_EMBED, EMBED_CONTENT, EMBEDDINGS, IMAGES, PREDICT, RERANK};
 use super::ranges::{REASONING, RangeRule, WEB_SEARCH};
@@ -28,6 +30,8 @@ pub(super) struct Fields {
     pub(super) models: u32,
     /// Members that refer to a response or conversation that the provider has stored.
     pub(super) stored_refs: u32,
+    /// Members that ask for a service tier or a region, one bit each.
+    pub(super) tiers: u32,
     /// Index of the member that identifies the conversation or its user. `None` if the API has no such member.
     pub(super) label: Option<usize>,
 }
@@ -72,8 +76,8 @@ pub(super) const TEXT_OR_ARRAY: &[ValueKind] = &[ValueKind::String, ValueKind::A
 pub(super) const OBJECT: &[ValueKind] = &[ValueKind::Object];
 
 /// Rules for the kind of a value.
-const IS_ARRAY: RangeRule = RangeRule::Kinds(ARRAY, "an array");
-const IS_OBJECT: RangeRule = RangeRule::Kinds(OBJECT, "an object");
+pub(super) const IS_ARRAY: RangeRule = RangeRule::Kinds(ARRAY, "an array");
+pub(super) const IS_OBJECT: RangeRule = RangeRule::Kinds(OBJECT, "an object");
 const IS_TEXT_OR_ARRAY: RangeRule = RangeRule::Kinds(TEXT_OR_ARRAY, "a string or an array");
 /// An array of objects, or one object alone, which Google's API takes for an array of one.
 const ARE_OBJECTS: RangeRule =
@@ -90,15 +94,16 @@ pub(super) const NOTHING: Fields = Fields {
     counts: 0,
     models: 0,
     stored_refs: 0,
+    tiers: 0,
     label: None,
 };
 /// Returns the word that is a member's name within this range of depths.
-const fn name(text: &'static str, least: usize, most: usize) -> WantedWord {
+pub(super) const fn name(text: &'static str, least: usize, most: usize) -> WantedWord {
     WantedWord { text, is_name: true, depth: (least, most) }
 }
 
 /// Returns the member at this depth whose value is looked at.
-const fn value(name: &'static str, depth: usize, look: ValueLook) -> WantedValue {
+pub(super) const fn value(name: &'static str, depth: usize, look: ValueLook) -> WantedValue {
     WantedValue { name, depth: (depth, depth), look }
 }
 
@@ -130,6 +135,7 @@ static CHAT_SOUGHT: WantedMembers = WantedMembers::new(
         "enable_thinking",
         "thinking_budget",
         "include_reasoning",
+        "service_tier",
     ],
     &[
         name("reasoning_details", 3, 3),
@@ -181,6 +187,7 @@ static CHAT: Fields = Fields {
     counts: bits(&[6, 16]),
     models: bits(&[12, 13, 14, 15]),
     stored_refs: 0,
+    tiers: bits(&[26]),
     label: Some(7),
 };
 static MESSAGES_SOUGHT: WantedMembers = WantedMembers::new(
@@ -208,6 +215,9 @@ static MESSAGES_SOUGHT: WantedMembers = WantedMembers::new(
         "output_config",
         "tool_choice",
         "top_k",
+        "service_tier",
+        "speed",
+        "inference_geo",
     ],
     // Depths at which a cache mark can occur: the request itself, its system prompt and tools, the blocks of its
     // messages, and the content of those blocks.
@@ -284,6 +294,7 @@ static MESSAGES: Fields = Fields {
     counts: 0,
     models: bits(&[14, 15, 16, 17]),
     stored_refs: 0,
+    tiers: bits(&[23, 24, 25]),
     label: Some(4),
 };
 static COUNT_TOKENS: Fields = Fields {
@@ -317,6 +328,7 @@ static RESPONSES_SOUGHT: WantedMembers = WantedMembers::new(
         "max_completion_tokens",
         "store",
         "instructions",
+        "service_tier",
     ],
     &[
         WantedWord { text: "input_text", is_name: false, depth: (3, 3) },
@@ -392,6 +404,7 @@ static RESPONSES: Fields = Fields {
     counts: 0,
     models: bits(&[16, 17, 18, 19]),
     stored_refs: bits(&[6, 7]),
+    tiers: bits(&[24]),
     label: Some(5),
 };
 static GENERATE_SOUGHT: WantedMembers = WantedMembers::new(
@@ -412,6 +425,8 @@ static GENERATE_SOUGHT: WantedMembers = WantedMembers::new(
         "system_instruction",
         "safetySettings",
         "safety_settings",
+        "serviceTier",
+        "service_tier",
     ],
     &[
         WantedWord { text: "groundingSearch", is_name: true, depth: (2, 3) },
@@ -448,40 +463,9 @@ static GENERATE: Fields = Fields {
     spelled: 1 << generate::FUNCTION_CALLING_CONFIG[0] | 1 << generate::FUNCTION_CALLING_CONFIG[1],
     required: &[(CONTENT, ARRAY)],
     caps: bits(&[5, 6]),
+    tiers: bits(&[16, 17]),
     ..NOTHING
 };
-static CONVERSE_SOUGHT: WantedMembers = WantedMembers::new(
-    &["modelId", "stream", "toolConfig", "messages", "inferenceConfig", "system"],
-    &[name("oneOf", 7, 7), name("anyOf", 7, 7), name("allOf", 7, 7), name("image", 5, 8)],
-)
-.with_values(&[
-    value("signature", 7, look_at_seal),
-    value("redactedContent", 6, look_at_seal),
-    value("toolUseId", 6, look_at_id),
-]);
-static CONVERSE: Fields = Fields {
-    sought: &CONVERSE_SOUGHT,
-    rules: &[
-        (converse::INFERENCE_CONFIG, IS_OBJECT),
-        (converse::INFERENCE_CONFIG, RangeRule::InferenceConfig),
-        (converse::TOOL_CONFIG, IS_OBJECT),
-        (converse::SYSTEM, IS_ARRAY),
-        (CONTENT, RangeRule::NotEmpty),
-    ],
-    required: &[(CONTENT, ARRAY)],
-    caps: 1 << converse::INFERENCE_CONFIG,
-    ..NOTHING
-};
-/// Indexes of members of a Converse request.
-pub(super) mod converse {
-    pub(in crate::wire) const TOOL_CONFIG: usize = super::EXTRA;
-    pub(in crate::wire) const INFERENCE_CONFIG: usize = 4;
-    pub(in crate::wire) const SYSTEM: usize = 5;
-    /// Unions at the roots of the schemas of tools.
-    pub(in crate::wire) const UNION: u32 = 0b111;
-    /// An image in a message or in the result of a call.
-    pub(in crate::wire) const IMAGE: u32 = 0b1000;
-}
 pub(super) fn fields(api: Api, batch: bool) -> &'static Fields {
     match api {
         Api::Messages => &MESSAGES,

@@ -20,6 +20,7 @@ pub mod chat;
 pub mod codec;
 pub mod content_last;
 pub mod converse;
+mod converse_fields;
 pub mod count_tokens;
 pub mod embeddings;
 pub mod error;
@@ -56,6 +57,8 @@ pub mod schema;
 pub mod spelling;
 mod strict_schema;
 pub mod tasks;
+mod tier_request;
+mod tier_words;
 pub mod video;
 pub mod watch;
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Format;
-use crate::canonical::Usage;
+use crate::canonical::{ServiceTier, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 
 /// State of a stream after a frame.
@@ -27,6 +27,8 @@ pub struct FrameFacts<'a> {
     pub model_at: Option<Range<usize>>,
     /// Token usage.
     pub usage: Option<Usage>,
+    /// Service tier that the response states beside its usage.
+    pub tier: Option<ServiceTier>,
     /// Finish reason, as the format spells it.
     pub finish: Option<JsonStr<'a>>,
     /// Whether the finish reason is that of a blocked prompt.
@@ -205,6 +207,31 @@ pub(super) fn count_member(json: &mut Cursor<'_>, name: &str) -> Result<Option<u
         json.skip()
     })?;
     Ok(count)
+}
+
+/// Reads the cached tokens of each modality (OpenAI, `cached_tokens_details`).
+pub(super) fn cached_details(json: &mut Cursor<'_>, usage: &mut Usage) -> Result<(), JsonError> {
+    members(json, |key, json| {
+        match key.escaped() {
+            "audio_tokens" => usage.cached_audio_input = json.u64_or_skip()?,
+            "image_tokens" => usage.cached_image_input = json.u64_or_skip()?,
+            _ => json.skip()?,
+        }
+        Ok(())
+    })
+}
+
+/// Reads the cache writes that live for 12 hours (OpenAI, `cache_write_tokens_details`). `None` if they are not stated.
+pub(super) fn long_writes(json: &mut Cursor<'_>) -> Result<Option<u64>, JsonError> {
+    count_member(json, "ttl_12h_tokens")
+}
+
+/// Splits the cache writes of a report by lifetime: `long` of them live for 12 hours.
+pub(super) fn split_writes(usage: &mut Usage, long: Option<u64>) {
+    let Some(long) = long else { return };
+    let long = usage.cache_write.map_or(long, |all| long.min(all));
+    usage.cache_write = usage.cache_write.map(|all| all.saturating_sub(long));
+    usage.cache_write_12h = Some(long);
 }
 
 /// Calls `each` for every element of an array. Skips any other value. Returns whether the array had an element.

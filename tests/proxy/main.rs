@@ -97,6 +97,7 @@ mod surrogates;
 mod target_prices;
 mod tasks;
 mod telemetry;
+mod tiers;
 mod upgrade;
 mod upstreams;
 mod vault;

@@ -5,6 +5,23 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::account::amount;
+use crate::canonical::TierSet;
+
+/// Costs in the standard tier, on any day.
+trait Plain {
+    fn cost_of(&self, usage: &Usage, products: &[Product]) -> i64;
+    fn effect_of(&self, usage: &Usage) -> CacheEffect;
+}
+
+impl Plain for Price {
+    fn cost_of(&self, usage: &Usage, products: &[Product]) -> i64 {
+        self.cost(usage, products, &Terms::default())
+    }
+
+    fn effect_of(&self, usage: &Usage) -> CacheEffect {
+        self.cache_effect(usage, &Terms::default())
+    }
+}
 
 fn nanos(text: &str) -> i64 {
     amount::parse(text).unwrap()
@@ -26,10 +43,10 @@ fn price(list: &[(TokenKind, &str)]) -> Price {
 fn cost_per_million_tokens_is_the_configured_price() {
     let price = price(&[(TokenKind::Input, "2.5"), (TokenKind::Output, "10")]);
     let usage = |input, output| Usage { input: Some(input), output: Some(output), ..Usage::default() };
-    assert_eq!(price.cost(&usage(1_000_000, 1_000_000), &[]), nanos("12.5"));
-    assert_eq!(price.cost(&usage(1, 0), &[]), 2_500);
-    assert_eq!(price.cost(&usage(0, 0), &[]), 0);
-    assert_eq!(Price::default().cost(&usage(9, 9), &[]), 0);
+    assert_eq!(price.cost_of(&usage(1_000_000, 1_000_000), &[]), nanos("12.5"));
+    assert_eq!(price.cost_of(&usage(1, 0), &[]), 2_500);
+    assert_eq!(price.cost_of(&usage(0, 0), &[]), 0);
+    assert_eq!(Price::default().cost_of(&usage(9, 9), &[]), 0);
 }
 
 #[test]
@@ -43,7 +60,7 @@ fn cache_effect_is_the_difference_to_plain_input() {
         cache_write_1h: Some(long),
         ..Usage::default()
     };
-    let effect = |price: &Price, usage| price.cache_effect(&usage);
+    let effect = |price: &Price, usage| price.effect_of(&usage);
     let both = |saved, surcharge| CacheEffect { saved, surcharge };
     assert_eq!(effect(&claude, usage(100, 0, 0)), both(270_000, 0));
     assert_eq!(effect(&claude, usage(0, 100, 10)), both(0, 75_000 + 30_000));
@@ -52,10 +69,10 @@ fn cache_effect_is_the_difference_to_plain_input() {
     assert_eq!(effect(&price(&[(Input, "3")]), usage(100, 100, 100)), CacheEffect::default());
     // The cost without a cache is the cost plus savings minus surcharges.
     let cached = usage(400_000, 300_000, 200_000);
-    let CacheEffect { saved, surcharge } = claude.cache_effect(&cached);
+    let CacheEffect { saved, surcharge } = claude.effect_of(&cached);
     let plain = Usage { input: cached.input, ..Usage::default() };
     let difference = i64::try_from(saved).unwrap() - i64::try_from(surcharge).unwrap();
-    assert_eq!(claude.cost(&cached, &[]) + difference, claude.cost(&plain, &[]));
+    assert_eq!(claude.cost_of(&cached, &[]) + difference, claude.cost_of(&plain, &[]));
     effect(&claude, usage(u64::MAX, u64::MAX, u64::MAX));
 }
 
@@ -72,9 +89,9 @@ fn cost_of_kinds_without_a_price_falls_back() {
         ..Usage::default()
     };
     let plain = price(&[(Input, "1"), (Output, "2")]);
-    assert_eq!(plain.cost(&usage, &[]), 100 * 1_000 + 50 * 2_000);
+    assert_eq!(plain.cost_of(&usage, &[]), 100 * 1_000 + 50 * 2_000);
     let written = price(&[(Input, "1"), (CacheWrite, "3"), (Output, "2")]);
-    assert_eq!(written.cost(&usage, &[]), 50 * 1_000 + 50 * 3_000 + 50 * 2_000);
+    assert_eq!(written.cost_of(&usage, &[]), 50 * 1_000 + 50 * 3_000 + 50 * 2_000);
     let all = price(&[
         (Input, "1"),
         (CachedInput, "0.1"),
@@ -84,7 +101,7 @@ fn cost_of_kinds_without_a_price_falls_back() {
         (Reasoning, "4"),
     ]);
     assert_eq!(
-        all.cost(&usage, &[]),
+        all.cost_of(&usage, &[]),
         40 * 1_000 + 10 * 100 + 20 * 1_250 + 30 * 2_000 + 10 * 2_000 + 40 * 4_000
     );
 }
@@ -94,9 +111,9 @@ fn cost_of_kinds_without_a_price_falls_back() {
 fn bug_41_cost_with_parts_above_the_total_is_not_negative() {
     let price = price(&[(TokenKind::Input, "1"), (TokenKind::CachedInput, "0.1")]);
     let usage = Usage { input: Some(10), cached: Some(100), ..Usage::default() };
-    assert_eq!(price.cost(&usage, &[]), 10 * 100);
+    assert_eq!(price.cost_of(&usage, &[]), 10 * 100);
     let only_parts = Usage { cached: Some(100), ..Usage::default() };
-    assert_eq!(price.cost(&only_parts, &[]), 100 * 100);
+    assert_eq!(price.cost_of(&only_parts, &[]), 100 * 100);
 }
 
 #[test]
@@ -104,14 +121,14 @@ fn cost_of_long_requests_uses_the_price_tier() {
     use TokenKind::*;
     let config = PriceConfig {
         rates: rates(&[(Input, "1.25"), (CachedInput, "0.125"), (Output, "10")]),
-        tiers: vec![(500_000, rates(&[(Output, "20")])), (200_000, rates(&[(Input, "2.5"), (Output, "15")]))],
+        steps: vec![(500_000, rates(&[(Output, "20")])), (200_000, rates(&[(Input, "2.5"), (Output, "15")]))],
         ..PriceConfig::default()
     };
     let price = Price::new(config);
     let cost = |input, cached| {
         let usage =
             Usage { input: Some(input), cached: Some(cached), output: Some(1_000), ..Usage::default() };
-        price.cost(&usage, &[])
+        price.cost_of(&usage, &[])
     };
     assert_eq!(cost(200_000, 0), 200_000 * 1_250 + 1_000 * 10_000, "the bound itself is below it");
     assert_eq!(cost(200_001, 1), 200_000 * 2_500 + 125 + 1_000 * 15_000);
@@ -138,21 +155,21 @@ fn cost_of_images_and_video_depends_on_size_and_quality() {
     });
     let images = |count, size: &str, quality: &str| {
         let product = Product::Images { count, size: size.into(), quality: quality.into() };
-        price.cost(&Usage::default(), &[product]) - nanos("0.005")
+        price.cost_of(&Usage::default(), &[product]) - nanos("0.005")
     };
     assert_eq!(images(2, "1024x1024", "high"), nanos("0.334"));
     assert_eq!(images(1, "1024x1024", "low"), nanos("0.011"));
     assert_eq!(images(1, "", ""), nanos("0.04"));
     let video = |millis, resolution: &str| {
         let product = Product::Video { millis, resolution: resolution.into() };
-        price.cost(&Usage::default(), &[product]) - nanos("0.005")
+        price.cost_of(&Usage::default(), &[product]) - nanos("0.005")
     };
     assert_eq!(video(5_500, "720p"), nanos("1.65"));
     assert_eq!(video(1_000, "480p"), nanos("0.3"), "a resolution without a price costs the highest price");
     assert_eq!(video(1_000, ""), nanos("0.3"));
     assert!(price.has_resolution_price("720p") && !price.has_resolution_price("480p"));
     let searched = Usage { searches: Some(3), ..Usage::default() };
-    assert_eq!(price.cost(&searched, &[]), nanos("0.035"));
+    assert_eq!(price.cost_of(&searched, &[]), nanos("0.035"));
 }
 
 #[test]
@@ -176,19 +193,19 @@ fn cost_of_unmatched_size_or_quality_is_the_highest_price() {
         ("1K", "no such", "9"),
     ] {
         let products = [Product::Images { count: 2, size: size.into(), quality: quality.into() }];
-        assert_eq!(price.cost(&Usage::default(), &products), 2 * nanos(each), "{size} {quality}");
+        assert_eq!(price.cost_of(&Usage::default(), &products), 2 * nanos(each), "{size} {quality}");
         let expected = ExpectedUsage { output: Some(0), products: &products, ..ExpectedUsage::default() };
-        assert!(price.estimate(&expected) >= price.cost(&Usage::default(), &products), "{size} {quality}");
+        assert!(price.estimate(&expected) >= price.cost_of(&Usage::default(), &products), "{size} {quality}");
     }
     for (resolution, each) in [("480p", "1"), ("720p", "2"), ("1p", "3"), ("", "3"), ("4k", "3")] {
         let products = [Product::Video { millis: 1_000, resolution: resolution.into() }];
-        assert_eq!(price.cost(&Usage::default(), &products), nanos(each), "{resolution}");
+        assert_eq!(price.cost_of(&Usage::default(), &products), nanos(each), "{resolution}");
         let expected = ExpectedUsage { output: Some(0), products: &products, ..ExpectedUsage::default() };
         assert_eq!(price.estimate(&expected), nanos(if resolution.is_empty() { "3" } else { each }));
     }
     // A model with token prices only has no price per piece.
     let products = [Product::Images { count: 2, size: "1K".into(), quality: "low".into() }];
-    assert_eq!(Price::default().cost(&Usage::default(), &products), 0);
+    assert_eq!(Price::default().cost_of(&Usage::default(), &products), 0);
 }
 
 #[test]
@@ -211,7 +228,10 @@ fn estimate_uses_premium_prices_only_for_kinds_in_the_request() {
     ]);
     let expected = ExpectedUsage { input: 1_000, output: Some(0), ..ExpectedUsage::default() };
     assert_eq!(price.estimate(&expected), 1_000 * 3_000);
-    assert_eq!(price.premium_input(), PremiumInputKinds::of([CacheWrite, CacheWrite1h].into_iter()));
+    assert_eq!(
+        price.premium_input(),
+        PremiumInputKinds::of([CacheWrite, CacheWrite1h, CacheWrite12h].into_iter())
+    );
     let premium_input = PremiumInputKinds::of([CacheWrite].into_iter());
     assert_eq!(price.estimate(&ExpectedUsage { premium_input, ..expected }), 1_000 * 3_750);
     assert_eq!(
@@ -229,7 +249,7 @@ fn cost_of_absurd_figures_saturates() {
     });
     let usage =
         Usage { input: Some(u64::MAX), output: Some(u64::MAX), searches: Some(u64::MAX), ..Usage::default() };
-    assert_eq!(price.cost(&usage, &[]), i64::MAX);
+    assert_eq!(price.cost_of(&usage, &[]), i64::MAX);
 }
 
 /// Reference implementation: exact sums in arbitrary precision, written from the definition alone.
@@ -259,8 +279,9 @@ proptest! {
         search in 0i64..1_000_000_000,
         usage in proptest::array::uniform7(prop_oneof![0u64..100, 0u64..10_000_000]),
     ) {
-        let list: Vec<(TokenKind, i64)> =
-            entries.iter().map(|(at, rate)| (TokenKind::ALL[*at], *rate)).collect();
+        use TokenKind::*;
+        const KINDS: [TokenKind; 6] = [Input, CachedInput, CacheWrite, CacheWrite1h, Output, Reasoning];
+        let list: Vec<(TokenKind, i64)> = entries.iter().map(|(at, rate)| (KINDS[*at], *rate)).collect();
         let mut rates = Rates::default();
         for (kind, rate) in &list {
             rates.set(*kind, *rate);
@@ -277,7 +298,7 @@ proptest! {
             searches: Some(searches),
             ..Usage::default()
         };
-        prop_assert_eq!(BigInt::from(price.cost(&reported, &[])), exact(&list, search, &usage));
+        prop_assert_eq!(BigInt::from(price.cost_of(&reported, &[])), exact(&list, search, &usage));
     }
 
     /// More usage never costs less.
@@ -288,7 +309,7 @@ proptest! {
         let mut rates = Rates::default();
         rates.set(TokenKind::Input, rate);
         let price = Price::new(PriceConfig { rates, ..PriceConfig::default() });
-        let cost = |input| price.cost(&Usage { input: Some(input), ..Usage::default() }, &[]);
+        let cost = |input| price.cost_of(&Usage { input: Some(input), ..Usage::default() }, &[]);
         prop_assert!(cost(input) <= cost(input + more));
         prop_assert!(cost(input) >= 0);
     }
@@ -296,11 +317,13 @@ proptest! {
 
 fn any_price() -> impl Strategy<Value = Price> {
     let rates = || {
-        proptest::collection::vec((0usize..10, 0i64..1_000_000_000), 0..10).prop_map(|list| {
-            let mut rates = Rates::default();
-            list.into_iter().for_each(|(at, rate)| rates.set(TokenKind::ALL[at], rate));
-            rates
-        })
+        proptest::collection::vec((0usize..TokenKind::ALL.len(), 0i64..1_000_000_000), 0..10).prop_map(
+            |list| {
+                let mut rates = Rates::default();
+                list.into_iter().for_each(|(at, rate)| rates.set(TokenKind::ALL[at], rate));
+                rates
+            },
+        )
     };
     let name = || prop_oneof![Just(None), "[ab]".prop_map(|name| Some(name.into_boxed_str()))];
     let units = move || {
@@ -310,10 +333,38 @@ fn any_price() -> impl Strategy<Value = Price> {
             0..4,
         )
     };
-    let tiers = proptest::collection::vec((1u64..2_000, rates()), 0..3);
-    (rates(), tiers, units(), units(), proptest::option::of(0i64..1_000_000_000)).prop_map(
-        |(rates, tiers, images, video_seconds, request)| {
-            Price::new(PriceConfig { rates, tiers, images, video_seconds, search: None, request })
+    let factor = || (0u32..5_000_000).prop_map(|millionths| Factor::from_millionths(millionths).unwrap());
+    let steps = proptest::collection::vec((1u64..2_000, rates()), 0..3);
+    let odd = proptest::collection::vec((0usize..TokenKind::ALL.len(), factor()), 0..2)
+        .prop_map(|odd| odd.into_iter().map(|(at, factor)| (TokenKind::ALL[at], factor)).collect::<Vec<_>>());
+    let tier =
+        ((0usize..7).prop_map(|at| ServiceTier::ALL[at]), factor(), odd, proptest::option::of(rates()));
+    let tiers = proptest::collection::vec(
+        tier.prop_map(|(tier, factor, odd, rates)| TierPrice {
+            tier,
+            factor,
+            odd,
+            rates: rates.unwrap_or_default(),
+        }),
+        0..4,
+    );
+    let long = proptest::option::of((0u64..4_000, factor(), factor()))
+        .prop_map(|long| long.map(|(above, input, output)| LongFactors { above, input, output }));
+    let region = proptest::option::of(factor()).prop_map(|factor| factor.map(|factor| (Region::Us, factor)));
+    let request = proptest::option::of(0i64..1_000_000_000);
+    ((rates(), steps, units(), units(), request), (tiers, long, region)).prop_map(
+        |((rates, steps, images, video_seconds, request), (tiers, long, region))| {
+            Price::new(PriceConfig {
+                rates,
+                steps,
+                images,
+                video_seconds,
+                request,
+                tiers,
+                long,
+                regions: region.into_iter().collect(),
+                ..PriceConfig::default()
+            })
         },
     )
 }
@@ -326,11 +377,14 @@ proptest! {
         price in any_price(),
         input in 0u64..4_000, output in 0u64..4_000, responses in 0u64..5,
         less in (0u64..4_000, 0u64..4_000),
-        parts in proptest::array::uniform8(0u64..4_000),
-        named in 0u8..16,
+        parts in proptest::array::uniform11(0u64..4_000),
+        named in 0u8..32,
         requested in proptest::collection::vec((0u64..5, "a|b|auto|", "a|b|"), 0..3),
         choice in (0u64..5, "a|b", "a|b"),
+        served in ((0usize..8).prop_map(|at| ServiceTier::ALL[at]), any::<bool>()),
     ) {
+        let (tier, is_regional) = served;
+        let region = is_regional.then_some(Region::Us);
         let premium_input = PremiumInputKinds::of(PremiumInputKinds::KINDS.into_iter().enumerate().filter(|(at, _)| named >> at & 1 == 1).map(|(_, kind)| kind));
         let kinds: Vec<TokenKind> = premium_input.kinds().collect();
         let product = |(count, size, quality): &(u64, String, String)| Product::Images {
@@ -339,7 +393,7 @@ proptest! {
         let products: Vec<Product> = requested.iter().map(product).chain(requested.iter().map(|(count, size, _)| {
             Product::Video { millis: count * 1_000, resolution: size.as_str().into() }
         })).collect();
-        let expected = ExpectedUsage { input, output: Some(output), uncertain_output: 0, responses, premium_input, products: &products };
+        let expected = ExpectedUsage { input, output: Some(output), uncertain_output: 0, responses, premium_input, products: &products, at: 0, tiers: TierSet::one(tier), region };
         let held = price.estimate(&expected);
         let part = |kind: TokenKind, tokens: u64| kinds.contains(&kind).then_some(tokens);
         let usage = Usage {
@@ -353,6 +407,9 @@ proptest! {
             reasoning: Some(parts[5]),
             audio_output: Some(parts[6]),
             image_output: Some(parts[7]),
+            cache_write_12h: part(TokenKind::CacheWrite12h, parts[8]),
+            cached_audio_input: Some(parts[9]),
+            cached_image_input: Some(parts[10]),
             ..Usage::default()
         };
         // The provider has chosen what was left open, and may have produced fewer.
@@ -365,7 +422,7 @@ proptest! {
                 millis: millis.saturating_sub(choice.0), resolution: chosen(resolution, &choice.1),
             },
         }).collect();
-        let cost = price.cost(&usage, &products);
+        let cost = price.cost(&usage, &products, &Terms { at: 0, tier, region });
         prop_assert!(cost <= held, "{} of {}", cost, held);
     }
 }

@@ -107,11 +107,11 @@ fn show_target(model: &Model, target: &Target, now: Nanos) -> Value {
     })
 }
 
-fn price(model: &Model) -> Value {
+fn price(model: &Model, now: i64) -> Value {
     if model.price.is_empty() {
         return Value::Null;
     }
-    let config = model.price.config();
+    let Some(config) = model.price.row_at(now) else { return Value::Null };
     let amount = |nanos: i64| Value::from(Amount(nanos).to_string());
     let rates = TokenKind::ALL
         .into_iter()
@@ -143,7 +143,7 @@ fn show(table: &RoutingTable, model: &Model, now: Nanos) -> Value {
             "unsupported": retry.unsupported,
             "continue": retry.resume,
         },
-        "price": price(model),
+        "price": price(model, crate::account::price::now()),
         "targets": model.targets.iter().map(|target| show_target(model, target, now)).collect::<Value>(),
     })
 }

@@ -16,7 +16,13 @@ fn schema_tables_have_keys_and_values_have_none() {
             let below = keys.iter().any(|other| other.path.starts_with(&format!("{}.", key.path)));
             let is_table = matches!(
                 shape(&key.path),
-                Some(KeyType::Table | KeyType::SecretSource | KeyType::Tables | KeyType::AmountOrTables)
+                Some(
+                    KeyType::Table
+                        | KeyType::SecretSource
+                        | KeyType::Tables
+                        | KeyType::AmountOrTables
+                        | KeyType::TableOrTables
+                )
             );
             assert_eq!(below, is_table, "{}", key.path);
         }

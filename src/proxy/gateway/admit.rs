@@ -12,6 +12,7 @@ use super::billing::{BudgetStatus, RateLimitStatus, RequestCharges};
 use super::context::Context;
 use super::phase::Identity;
 use crate::account::{Account, Amount, ExpectedUsage, Key};
+use crate::canonical::TierRequest;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::ledger::{AccountId, ReserveError, ReserveOutcome};
 use crate::limits::Denied;
@@ -89,9 +90,12 @@ impl Gateway {
     ) -> Result<(), ApiError> {
         let hint = ctx.phase.endpoint().and_then(Endpoint::output_limit_member);
         let Some(identity) = ctx.phase.identity_mut() else { return Ok(()) };
-        let Identity { key, accounting, expected_input, remaining, .. } = identity;
+        let Identity { key, accounting, expected_input, remaining, asked, .. } = identity;
+        let TierRequest { tiers, region, .. } = *asked;
+        let expected = &ExpectedUsage { at: ctx.record.unix_seconds(), tiers, region, ..*expected };
         *expected_input = expected.input;
         let Some(charges) = accounting.charges_mut().filter(|_| is_limited(key)) else { return Ok(()) };
+        self.check_price(key, model, expected.at)?;
         // The client's own output limit later bounds the usage that a provider may report.
         let unsure = Some(expected.uncertain_output).filter(|unsure| *unsure > 0);
         charges.output_limit = Some((expected.output.max(unsure), expected.responses));

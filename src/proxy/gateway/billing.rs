@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::spend_queries::SpendQueries;
 use crate::account::CacheEffect;
-use crate::canonical::Usage;
+use crate::canonical::{ServiceTier, Usage};
 use crate::ledger::{Ledger, Reservation, Settled, UsageRecord};
 use crate::limits::{Calendar, LimitGrant, LimitRegistry};
 use crate::limits::{Nanos, Remaining};
@@ -116,6 +116,10 @@ pub(in crate::proxy) struct ChargedUsage {
     pub(in crate::proxy) counted: bool,
     /// Whether the provider reported more than the request could have used, so that the gateway's own count was charged.
     pub(in crate::proxy) bounded: bool,
+    /// Service tier that is charged.
+    pub(in crate::proxy) tier: ServiceTier,
+    /// Whether the price of that tier is not known, so that the price of the dearest known one is charged.
+    pub(in crate::proxy) has_unpriced_tier: bool,
 }
 
 impl Accounting {

@@ -54,9 +54,9 @@ impl Gateway {
         disable_buffering(&mut ours);
         if let Some(plan) = ctx.attempt() {
             self.metrics.slow_starts.with_label_values(&[&*plan.model.id]).inc();
-            if let Some(warning) = &plan.warning {
-                ours.insert(names::X_GATEWAY_WARNING, warning.clone());
-            }
+        }
+        if let Some(warning) = ctx.warning() {
+            ours.insert(names::X_GATEWAY_WARNING, warning);
         }
         add_ids(&mut ours, ctx.format, &ctx.id);
         for (name, value) in ctx.rate_limit_headers() {

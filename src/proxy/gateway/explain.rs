@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::plan::respelling_losses;
 use super::refit::doubtful;
+use crate::account::price::Terms;
 use crate::admin::{ExplainRequest, ExplainedTarget, Explanation};
 use crate::canonical::{Dialect, RequestFeatures, Thinking, Usage};
 use crate::json::{EscapedString, JsonText};
@@ -29,11 +30,12 @@ impl Gateway {
         let targets = named.model.targets.iter().filter(is_meant).take(TARGETS);
         let input_tokens = count(named.model, request);
         let usage = Usage { input: input_tokens, ..Usage::default() };
+        let now = Terms { at: crate::account::price::now(), ..Terms::default() };
         let is_charged = !named.model.price.is_empty() && input_tokens.is_some();
         Some(Explanation {
             model: named.model.id.to_string(),
             input_tokens,
-            input_cost: is_charged.then(|| named.model.price.cost(&usage, &[])),
+            input_cost: is_charged.then(|| named.model.price.cost(&usage, &[], &now)),
             targets: targets.map(|target| explain_target(target, request, named.thinking)).collect(),
         })
     }

@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use pingora::Error;
 
+use super::billing::ChargedUsage;
 use super::context::Context;
 use super::phase::Phase;
 use super::trace_export::{self, ExportDecision, trace_id_text};
 use crate::account::redact_keys;
-use crate::canonical::Usage;
+use crate::canonical::{ServiceTier, Usage};
 use crate::error::{ApiError, ErrorKind, ErrorSource};
 use crate::metrics::Finished;
 use crate::metrics::access_log::{Line, RequestStart};
@@ -85,6 +86,9 @@ impl Gateway {
         {
             self.metrics.usage_bounded.with_label_values(&[&*target.provider.name]).inc();
         }
+        if let Some(charged) = ctx.charged().filter(|charged| charged.tier != ServiceTier::Standard) {
+            self.count_tier(ctx, charged);
+        }
         let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
         if let (Some(complete), Some(asked)) = (record.body_received_at, record.first_attempt_at) {
             self.metrics.overhead.observe(seconds(complete, asked));
@@ -113,6 +117,19 @@ impl Gateway {
             cache_surcharge: effect.surcharge,
         };
         series.finish(&self.metrics, &done, &usage);
+    }
+
+    /// Counts a request that is charged in another service tier than the standard one.
+    #[cold]
+    fn count_tier(&self, ctx: &Context, charged: &ChargedUsage) {
+        let Some(plan) = ctx.attempt() else { return };
+        let provider = plan.target().map_or("", |target| &*target.provider.name);
+        let labels = [&*plan.model.id, provider, charged.tier.name()];
+        self.metrics.tier_requests.with_label_values(&labels).inc();
+        self.metrics.tier_cost.with_label_values(&labels).inc_by(charged.cost.unsigned_abs());
+        if charged.has_unpriced_tier {
+            self.note_unpriced_tier(ctx, charged.tier);
+        }
     }
 
     /// Sends the live event of a request for which a target is selected.
@@ -174,6 +191,7 @@ impl Gateway {
             cache_changed: changed.as_deref(),
             usage: usage(ctx),
             cost: ctx.charged().map(|charged| charged.cost),
+            tier: ctx.charged().map(|charged| charged.tier.name()).filter(|tier| *tier != "standard"),
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
             frames: meter.map_or(0, |meter| if record.stream { meter.frames() } else { 0 }),

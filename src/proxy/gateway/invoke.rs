@@ -188,7 +188,7 @@ pub(super) fn add_invocation(ours: &mut HeaderMap, ctx: &Context) {
         return;
     }
     let read = usage.cached.unwrap_or(0);
-    let written = usage.cache_write.unwrap_or(0).saturating_add(usage.cache_write_1h.unwrap_or(0));
+    let written = usage.cache_writes().unwrap_or(0);
     let uncached = usage.input.unwrap_or(0).saturating_sub(read).saturating_sub(written);
     for (name, count) in [
         (names::X_AMZN_BEDROCK_INPUT, uncached),

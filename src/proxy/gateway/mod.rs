@@ -54,6 +54,7 @@ pub(in crate::proxy) mod response_owner;
 pub(in crate::proxy) mod resume;
 mod retry_state;
 pub(in crate::proxy) mod selection;
+mod service_tier;
 pub(in crate::proxy) mod settle;
 pub(in crate::proxy) mod signed_request;
 pub(in crate::proxy) mod spans;

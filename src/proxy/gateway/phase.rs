@@ -14,6 +14,7 @@ use super::response_in_progress::ResponseInProgress;
 use super::retry_state::RetryState;
 use super::suspended::SuspendedResponse;
 use crate::account::Key;
+use crate::canonical::TierRequest;
 use crate::error::RetryAfter;
 use crate::proxy::body_memory::MemoryPermit;
 use crate::translate::Exchange;
@@ -52,6 +53,10 @@ pub(in crate::proxy) struct Identity {
     pub(in crate::proxy) accounting: Accounting,
     /// Expected input tokens; 0 before admission.
     pub(in crate::proxy) expected_input: u64,
+    /// Service tier and region that the request asks for.
+    pub(in crate::proxy) asked: TierRequest,
+    /// Member whose service tier was changed to the standard one, for the warning header; `None` for none.
+    pub(in crate::proxy) changed_tier: Option<&'static str>,
     /// Remaining quota for the rate-limit headers; `None` for a key without limits of requests or tokens.
     pub(in crate::proxy) remaining: Option<Box<RateLimitStatus>>,
 }
@@ -129,6 +134,8 @@ impl Phase {
                 key,
                 accounting: Accounting::default(),
                 expected_input: 0,
+                asked: TierRequest::default(),
+                changed_tier: None,
                 remaining: None,
             }),
             other => other,

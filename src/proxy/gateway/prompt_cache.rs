@@ -122,8 +122,9 @@ pub(super) fn cache_usage(ctx: &Context) -> Option<HeaderValue> {
     let usage = ctx.charged().map_or_else(|| ctx.usage(), |charged| charged.usage);
     let plan = ctx.attempt().filter(|_| !ctx.record.stream && usage.is_known())?;
     let read = usage.cached.unwrap_or(0);
-    let written = usage.cache_write.unwrap_or(0).saturating_add(usage.cache_write_1h.unwrap_or(0));
-    let CacheEffect { saved, surcharge } = plan.model.price_at(plan.target).cache_effect(&usage);
+    let written = usage.cache_writes().unwrap_or(0);
+    let terms = ctx.terms(plan.target(), &usage);
+    let CacheEffect { saved, surcharge } = plan.model.price_at(plan.target).cache_effect(&usage, &terms);
     let nanos = |effect: u64| i64::try_from(effect).unwrap_or(i64::MAX);
     let saved = Amount(nanos(saved).saturating_sub(nanos(surcharge)));
     HeaderValue::try_from(format!("read={read}; written={written}; saved={saved}")).ok()

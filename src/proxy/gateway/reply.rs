@@ -175,9 +175,8 @@ impl Gateway {
         let _ = head.insert_header(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         let _ = head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(length));
         add_own_headers(&mut head, ctx);
-        let warning = ctx.attempt().and_then(|plan| plan.warning.as_ref());
-        if let Some(warning) = warning.filter(|_| status == 200) {
-            let _ = head.insert_header(names::X_GATEWAY_WARNING, warning.clone());
+        if let Some(warning) = ctx.warning().filter(|_| status == 200) {
+            let _ = head.insert_header(names::X_GATEWAY_WARNING, warning);
         }
         set_version(&mut head, client);
         head

@@ -303,6 +303,7 @@ impl Gateway {
                 identity.expected_input = InputEstimate::of(body.text.pieces()).tokens();
             }
         }
+        body = self.permit_tier(ctx, model, body)?;
         if let Some(most) = model.abilities.max_output_tokens.filter(|_| api.format().is_some()) {
             body.clamp_output(most.into());
         }

@@ -200,8 +200,8 @@ impl Gateway {
         if ctx.record.stream {
             disable_buffering(&mut ours);
         }
-        if let Some(warning) = ctx.attempt().and_then(|plan| plan.warning.as_ref()) {
-            ours.insert(names::X_GATEWAY_WARNING, warning.clone());
+        if let Some(warning) = ctx.warning() {
+            ours.insert(names::X_GATEWAY_WARNING, warning);
         }
         if let Some(cache) = ctx.attempt().and_then(|plan| plan.caching.header()) {
             ours.insert(names::X_GATEWAY_CACHE, cache);

@@ -79,7 +79,7 @@ impl Context {
         completion: Completion<'_>,
         now: Instant,
     ) -> UsageRecord<'_> {
-        let ChargedUsage { usage, cost, counted, cache, .. } = *charged;
+        let ChargedUsage { usage, cost, counted, cache, tier, .. } = *charged;
         let record = &self.record;
         let target = self.target();
         let millis = |at: Instant| {
@@ -106,6 +106,7 @@ impl Context {
             total: millis(now),
             stream: record.stream,
             counted,
+            tier,
             charge_id: "",
             usage,
             cost,
@@ -209,8 +210,12 @@ impl Context {
         let counted = counted || bounded.is_some();
         let charged = bounded.unwrap_or(usage);
         let price = plan.model.price_at(plan.target);
-        let (cost, cache) = (price.cost(&charged, products), price.cache_effect(&charged));
-        ChargedUsage { usage: charged, cost, cache, counted, bounded: bounded.is_some() }
+        let terms = self.terms(plan.target(), &charged);
+        let (cost, cache) = (price.cost(&charged, products, &terms), price.cache_effect(&charged, &terms));
+        let tier = terms.tier;
+        let is_unpriced = tier.may_be_dearer() && !price.is_empty() && !price.has_tier(tier, terms.at);
+        let bounded = bounded.is_some();
+        ChargedUsage { usage: charged, cost, cache, counted, bounded, tier, has_unpriced_tier: is_unpriced }
     }
 }
 

@@ -72,6 +72,7 @@ pub struct GatewayInner {
     pub(in crate::proxy) tasks: TaskService,
     pub(in crate::proxy) owners: Arc<dyn OwnerStore>,
     pub(in crate::proxy) refuse_foreign: bool,
+    pub(in crate::proxy) refuse_unpriced: bool,
     /// Secret of the compaction items that the gateway makes.
     pub(in crate::proxy) compaction_secret: CompactionSecret,
     pub(in crate::proxy) memory: BodyMemory,
@@ -149,6 +150,8 @@ pub struct GatewayParts {
     pub owners: Arc<dyn OwnerStore>,
     /// Refuses requests that continue a response which was not created through this gateway.
     pub refuse_foreign: bool,
+    /// Refuses requests of keys with an account for models without a price.
+    pub refuse_unpriced: bool,
     /// Ledger of balances and usage. `None` if accounts are not charged.
     pub ledger: Option<Arc<dyn Ledger>>,
     /// Supervisor of the threads that must run.
@@ -214,6 +217,7 @@ impl Gateway {
             tasks: TaskService::new(parts.tasks),
             owners: parts.owners,
             refuse_foreign: parts.refuse_foreign,
+            refuse_unpriced: parts.refuse_unpriced,
             compaction_secret: CompactionSecret::default(),
             billing,
             memory,

@@ -196,6 +196,7 @@ impl Server {
             tasks,
             owners,
             refuse_foreign: settings.retention.refuse_foreign,
+            refuse_unpriced: settings.refuse_unpriced,
             ledger,
             supervisor,
             ca_file: roots::file()?,

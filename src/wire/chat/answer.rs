@@ -11,6 +11,7 @@ use crate::canonical::seal::SignedCallId;
 use crate::canonical::{Answer, Event, Finish, SealedSignature, Start, ToolKind};
 use crate::json::{JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::{ReplyOptions, make_id};
+use crate::wire::tier_words::TierWords;
 
 /// Lifetime of audio in a response, in seconds. The gateway stores no audio, but SDKs require `expires_at`.
 const SOUND_EXPIRES: u64 = 3_600;
@@ -45,6 +46,9 @@ pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     if answer.usage.is_known() {
         json.key("usage");
         write::usage(&mut json, &answer.usage);
+    }
+    if let Some(word) = answer.usage.tier.and_then(|tier| TierWords::OpenAi.word(tier)) {
+        json.key("service_tier").string(word);
     }
     json.end_object();
 }

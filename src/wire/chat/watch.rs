@@ -7,8 +7,10 @@ use memchr::memmem::Finder;
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, RawJson};
 use crate::wire::base_resp;
+use crate::wire::tier_words::TierWords;
 use crate::wire::watch::{
-    FrameClass, FrameFacts, StreamEnd, bit, count_member, elements, is_void, members, placed_string,
+    FrameClass, FrameFacts, StreamEnd, bit, cached_details, count_member, elements, is_void, long_writes,
+    members, placed_string, split_writes,
 };
 
 /// Data of the frame that ends a stream.
@@ -88,6 +90,7 @@ pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
     while let Some(key) = json.next_key()? {
         match key.escaped() {
             "id" => sight.id = json.raw()?.as_str(),
+            "service_tier" => sight.tier = json.raw()?.as_str().and_then(|word| TierWords::OpenAi.told(word)),
             "model" => sight.model_at = placed_string(&mut json)?,
             "choices" => {
                 sight.content = elements(&mut json, |json| choice(json, &mut sight))?;
@@ -182,7 +185,7 @@ fn set_usage<'a>(sight: &mut FrameFacts<'a>, json: &mut Cursor<'a>) -> Result<()
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     let mut usage = Usage::default();
     let (mut total, mut cached_elsewhere) = (None, None);
-    let (mut written_elsewhere, mut reasoned_elsewhere) = (None, None);
+    let (mut written_elsewhere, mut reasoned_elsewhere, mut written_12h) = (None, None, None);
     let mut json = Cursor::new(value.text());
     members(&mut json, |key, json| {
         match key.escaped() {
@@ -202,6 +205,8 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
                         usage.cache_write = json.u64_or_skip()?
                     }
                     "audio_tokens" => usage.audio_input = json.u64_or_skip()?,
+                    "cached_tokens_details" => cached_details(json, &mut usage)?,
+                    "cache_write_tokens_details" => written_12h = long_writes(json)?,
                     _ => json.skip()?,
                 }
                 Ok(())
@@ -221,6 +226,7 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     })?;
     usage.cached = usage.cached.or(cached_elsewhere);
     usage.cache_write = usage.cache_write.or(written_elsewhere);
+    split_writes(&mut usage, written_12h);
     usage.reasoning = usage.reasoning.or(reasoned_elsewhere);
     if let (Some(output), Some(reasoning)) = (usage.output, usage.reasoning) {
         let apart = usage.input.unwrap_or(0).checked_add(output).and_then(|sum| sum.checked_add(reasoning));

@@ -5,6 +5,7 @@ use bytes::BytesMut;
 use crate::canonical::{Citation, SealedSignature, Start, Usage};
 use crate::json::{EscapedString, JsonStr, Sink, Writer};
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
+use crate::wire::tier_words::TierWords;
 
 /// Writes `id`, `object`, `created` and `model` into an open object.
 pub(super) fn head(json: &mut Writer<'_, BytesMut>, object: &str, start: &Start<'_>, reply: &ReplyOptions) {
@@ -39,16 +40,12 @@ pub(super) fn usage(json: &mut Writer<'_, BytesMut>, usage: &Usage) {
     json.key("prompt_tokens").number(input);
     json.key("completion_tokens").number(output);
     json.key("total_tokens").number(input.saturating_add(output));
-    let written = match (usage.cache_write, usage.cache_write_1h) {
-        (None, None) => None,
-        (short, long) => Some(short.unwrap_or(0).saturating_add(long.unwrap_or(0))),
-    };
     details(
         json,
         "prompt_tokens_details",
         [
             ("cached_tokens", usage.cached),
-            ("cache_write_tokens", written),
+            ("cache_write_tokens", usage.cache_writes()),
             ("audio_tokens", usage.audio_input),
         ],
     );
@@ -62,6 +59,24 @@ pub(super) fn usage(json: &mut Writer<'_, BytesMut>, usage: &Usage) {
         ],
     );
     json.end_object();
+}
+
+/// Writes the end of the choices of a chunk, and the service tier behind it, if it is known and the format has a word for it.
+pub(super) fn end_choices(end: &[u8], usage: &Usage, out: &mut BytesMut) {
+    out.put_slice(end);
+    if let Some(word) = usage.tier.and_then(|tier| TierWords::OpenAi.word(tier)) {
+        out.put_slice(b",\"service_tier\":\"");
+        out.put_slice(word.as_bytes());
+        out.put_slice(b"\"");
+    }
+}
+
+/// Writes the end of a chunk without choices that has usage.
+pub(super) fn end_with_usage(used: &Usage, out: &mut BytesMut) {
+    end_choices(b"]", used, out);
+    out.put_slice(b",\"usage\":");
+    usage(&mut Writer::new(out), used);
+    out.put_slice(b"}\n\n");
 }
 
 fn details(json: &mut Writer<'_, BytesMut>, name: &str, figures: [(&str, Option<u64>); 3]) {

@@ -18,7 +18,7 @@ use crate::wire::watch::{elements, members};
 /// Returns [`JsonError`] if the body is not JSON or not an object.
 pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
     let mut decoder = Decoder::new(seed);
-    let (mut blocks, mut usage, mut error, mut has_reason) = (None, None, false, false);
+    let (mut blocks, mut usage, mut tier, mut error, mut has_reason) = (None, None, None, false, false);
     let mut json = Cursor::new(body);
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
@@ -36,6 +36,7 @@ pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Resul
                 })
             })?,
             "usage" => usage = Some(json.raw()?),
+            "serviceTier" => tier = usage::tier(json.raw()?)?,
             "stopReason" => {
                 has_reason = true;
                 json.skip()?;
@@ -60,7 +61,7 @@ pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Resul
     if let Some(blocks) = blocks {
         elements(&mut Cursor::new(blocks.text()), |json| decoder.whole_block(json.raw()?, sink))?;
     }
-    decoder.usage(usage, sink)?;
+    decoder.usage(usage, tier, sink)?;
     decoder.stop(whole, sink)?;
     decoder.end(sink);
     Ok(())
@@ -87,6 +88,7 @@ pub fn encode(answer: &Answer, reply: &ReplyOptions, out: &mut BytesMut) {
     json.key("usage");
     usage::write(&answer.usage, &mut json);
     usage::write_metrics(reply, &mut json);
+    usage::write_tier(&answer.usage, &mut json);
     finish::write_fields(end, &mut json);
     json.end_object();
 }

@@ -47,6 +47,8 @@ pub fn exception(error: &ApiError) -> &'static str {
     match (error.kind, error.status) {
         (
             ErrorKind::ModelNotPermitted
+            | ErrorKind::TierNotPermitted
+            | ErrorKind::UnpricedModel
             | ErrorKind::EndpointNotPermitted
             | ErrorKind::NetworkNotPermitted
             | ErrorKind::CertificateNotPermitted,

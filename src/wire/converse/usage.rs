@@ -1,8 +1,9 @@
 //! Usage of the Converse format: `inputTokens` excludes cache reads and writes, `totalTokens` includes them.
 
-use crate::canonical::Usage;
+use crate::canonical::{ServiceTier, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Sink, Writer};
 use crate::wire::codec::ReplyOptions;
+use crate::wire::tier_words::TierWords;
 use crate::wire::watch::{elements, members};
 
 /// Reads a usage object. Figures that it lacks are `None`.
@@ -50,6 +51,29 @@ pub(super) fn read(value: RawJson<'_>) -> Result<Usage, JsonError> {
     let cache = [usage.cached, usage.cache_write, usage.cache_write_1h];
     usage.input = uncached.map(|uncached| cache.into_iter().flatten().fold(uncached, u64::saturating_add));
     Ok(usage)
+}
+
+/// Reads the service tier of a response. `None` if it states none.
+///
+/// # Errors
+/// Returns [`JsonError`] if the text is not valid JSON.
+pub(super) fn tier(value: RawJson<'_>) -> Result<Option<ServiceTier>, JsonError> {
+    let mut tier = None;
+    members(&mut Cursor::new(value.text()), |key, json| {
+        let value = json.raw()?;
+        if key.is("type") {
+            tier = value.as_str().and_then(|word| TierWords::Converse.told(word));
+        }
+        Ok(())
+    })?;
+    Ok(tier)
+}
+
+/// Writes the service tier of the response as the member `serviceTier`, if it is known.
+pub(super) fn write_tier<B: Sink>(usage: &Usage, json: &mut Writer<'_, B>) {
+    if let Some(word) = usage.tier.and_then(|tier| TierWords::Converse.word(tier)) {
+        json.key("serviceTier").begin_object().key("type").string(word).end_object();
+    }
 }
 
 /// Writes the duration of the response up to now as the member `metrics`, if it is known.

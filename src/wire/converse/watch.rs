@@ -86,6 +86,7 @@ fn stop_member<'a>(name: &str, json: &mut Cursor<'a>, facts: &mut FrameFacts<'a>
     match name {
         "stopReason" => facts.finish = json.raw()?.as_str(),
         "usage" => facts.usage = Some(usage::read(json.raw()?)?),
+        "serviceTier" => facts.tier = usage::tier(json.raw()?)?,
         _ => json.skip()?,
     }
     Ok(())

@@ -4,6 +4,7 @@ use bytes::BytesMut;
 
 use crate::canonical::Usage;
 use crate::json::Writer;
+use crate::wire::tier_words::TierWords;
 
 /// Writes `"usageMetadata":{...}` as a member; nothing if no count is known. Reasoning tokens are not part of
 /// `candidatesTokenCount`. The total is computed, not copied.
@@ -26,6 +27,9 @@ pub(super) fn write(usage: &Usage, json: &mut Writer<'_, BytesMut>) {
     }
     let total = usage.input.unwrap_or(0).saturating_add(usage.output.unwrap_or(0));
     json.key("totalTokenCount").number(total);
+    if let Some(word) = usage.tier.and_then(|tier| TierWords::Generate.word(tier)) {
+        json.key("serviceTier").string(word);
+    }
     let input = usage.input.unwrap_or(0);
     details(json, "promptTokensDetails", input, [("AUDIO", usage.audio_input), ("IMAGE", None)]);
     let output = usage.output.unwrap_or(0).saturating_sub(usage.reasoning.unwrap_or(0));

@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-use crate::canonical::Usage;
+use crate::canonical::{ServiceTier, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::wire::tier_words::TierWords;
 use crate::wire::watch::{FrameClass, FrameFacts, StreamEnd, bit, elements, is_void, members, placed_string};
 
 /// Classifies a frame. Usage is in every frame and the last one counts, so it need not be read in most of them. A
@@ -124,6 +125,7 @@ pub(super) fn read_usage(json: &mut Cursor<'_>) -> Result<Usage, JsonError> {
     let (mut prompt, mut tool_prompt, mut candidates, mut thoughts, mut total) =
         (None, None, None, None, None);
     let mut usage = Usage::default();
+    let (mut tier, mut traffic) = (None, None);
     members(json, |key, json| {
         match key.escaped() {
             "promptTokenCount" | "prompt_token_count" => prompt = json.u64_or_skip()?,
@@ -137,6 +139,12 @@ pub(super) fn read_usage(json: &mut Cursor<'_>) -> Result<Usage, JsonError> {
                     modality(json, &mut usage.audio_output, Some(&mut usage.image_output))
                 })?;
             }
+            "cacheTokensDetails" | "cache_tokens_details" => {
+                let Usage { cached_audio_input, cached_image_input, .. } = &mut usage;
+                elements(json, |json| modality(json, cached_audio_input, Some(cached_image_input)))?;
+            }
+            "serviceTier" | "service_tier" => tier = told(json, TierWords::Generate)?,
+            "trafficType" | "traffic_type" => traffic = told(json, TierWords::Traffic)?,
             "promptTokensDetails" | "prompt_tokens_details" => {
                 elements(json, |json| modality(json, &mut usage.audio_input, None))?;
             }
@@ -145,6 +153,7 @@ pub(super) fn read_usage(json: &mut Cursor<'_>) -> Result<Usage, JsonError> {
         Ok(())
     })?;
     usage.reasoning = thoughts;
+    usage.tier = tier.or(traffic);
     usage.input = prompt.map(|prompt: u64| prompt.saturating_add(tool_prompt.unwrap_or(0)));
     // If the total is the sum without the thoughts, `candidatesTokenCount` includes them; adding them would count
     // them twice.
@@ -157,6 +166,10 @@ pub(super) fn read_usage(json: &mut Cursor<'_>) -> Result<Usage, JsonError> {
         (candidates, thoughts) => Some(candidates.unwrap_or(0).saturating_add(thoughts.unwrap_or(0))),
     };
     Ok(usage)
+}
+
+fn told(json: &mut Cursor<'_>, words: TierWords) -> Result<Option<ServiceTier>, JsonError> {
+    Ok(json.raw()?.as_str().and_then(|word| words.told(word)))
 }
 
 fn modality(

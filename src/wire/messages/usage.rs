@@ -1,8 +1,9 @@
 //! Token usage of the messages format, in which cache reads and cache writes are counted beside the input, not inside
 //! it.
 
-use crate::canonical::Usage;
+use crate::canonical::{Region, ServiceTier, Usage};
 use crate::json::{Cursor, JsonError, RawJson, Sink, Writer};
+use crate::wire::tier_words::{TierWords, region};
 use crate::wire::watch::{count_member, members};
 
 /// Usage object as the provider reported it, in tokens.
@@ -17,6 +18,9 @@ pub(super) struct Counts {
     output: Option<u64>,
     thinking: Option<u64>,
     pub(super) searches: Option<u64>,
+    tier: Option<ServiceTier>,
+    speed: Option<ServiceTier>,
+    region: Option<Option<Region>>,
 }
 
 impl Counts {
@@ -39,6 +43,11 @@ impl Counts {
                 })?,
                 "output_tokens_details" => counts.thinking = count_member(json, "thinking_tokens")?,
                 "server_tool_use" => counts.searches = count_member(json, "web_search_requests")?,
+                "service_tier" => {
+                    counts.tier = json.raw()?.as_str().and_then(|word| TierWords::Messages.told(word))
+                }
+                "speed" => counts.speed = json.raw()?.as_str().and_then(|word| TierWords::Speed.told(word)),
+                "inference_geo" => counts.region = json.raw()?.as_str().map(region),
                 _ => json.skip()?,
             }
             Ok(())
@@ -55,6 +64,8 @@ impl Counts {
             output: self.output,
             reasoning: self.thinking,
             searches: self.searches,
+            tier: self.served(),
+            region: self.region,
             ..Usage::default()
         };
         // The lifetime buckets are parts of the sum; a report may have the sum without buckets.
@@ -87,6 +98,9 @@ impl Counts {
         self.output = later.output.or(self.output);
         self.thinking = later.thinking.or(self.thinking);
         self.searches = later.searches.or(self.searches);
+        self.tier = later.tier.or(self.tier);
+        self.speed = later.speed.or(self.speed);
+        self.region = later.region.or(self.region);
     }
 
     /// Returns the canonical usage, whose input includes cache reads and writes.
@@ -107,8 +121,15 @@ impl Counts {
             output: self.output,
             reasoning: self.thinking,
             searches: self.searches,
+            tier: self.served(),
+            region: self.region,
             ..Usage::default()
         }
+    }
+
+    /// Returns the tier of the response: its speed, if that has a price of its own.
+    fn served(&self) -> Option<ServiceTier> {
+        self.speed.filter(|speed| *speed != ServiceTier::Standard).or(self.tier).or(self.speed)
     }
 }
 
@@ -129,7 +150,7 @@ pub(super) fn write_start<B: Sink>(usage: &Usage, expected: u64, json: &mut Writ
     // Some providers begin with an input of 0.
     let start = match usage.input {
         Some(1..) => Usage { output, ..*usage },
-        _ => Usage { input: Some(expected), output, ..Usage::default() },
+        _ => Usage { input: Some(expected), output, tier: usage.tier, ..Usage::default() },
     };
     write(&start, InputCounts::of(&start), true, json);
 }
@@ -155,7 +176,7 @@ impl InputCounts {
     fn of(usage: &Usage) -> Self {
         let part = |count: Option<u64>| count.unwrap_or(0);
         let read = part(usage.cached);
-        let written = part(usage.cache_write).saturating_add(part(usage.cache_write_1h));
+        let written = part(usage.cache_writes());
         let uncached = part(usage.input).saturating_sub(read).saturating_sub(written);
         InputCounts { uncached, written, read }
     }
@@ -197,6 +218,15 @@ fn write<B: Sink>(usage: &Usage, input: InputCounts, whole: bool, json: &mut Wri
         json.key("server_tool_use").begin_object().key("web_search_requests").number(searches);
         // The SDKs' types require both counts.
         json.key("web_fetch_requests").number(0u8).end_object();
+    }
+    // Anthropic states the tier at the start of a stream, other providers at the end.
+    if let Some(tier) = usage.tier {
+        // A tier that the format has no word for is one of its standard tier at another speed.
+        let speed = TierWords::Speed.word(tier).filter(|_| tier != ServiceTier::Standard);
+        json.key("service_tier").string(TierWords::Messages.word(tier).unwrap_or("standard"));
+        if let Some(speed) = speed {
+            json.key("speed").string(speed);
+        }
     }
     json.end_object();
 }

@@ -1,10 +1,13 @@
 //! Response envelope: the members of the response object around `output`, prepared once per response.
 
+use std::ops::Range;
+
 use bytes::{BufMut, BytesMut};
 
 use crate::canonical::{Start, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::codec::{ReplyOptions, bare_id, make_id};
+use crate::wire::tier_words::TierWords;
 use crate::wire::watch::named_members;
 
 /// Members that echo the request, with the value that is written if the request omits them: the value that the
@@ -67,6 +70,8 @@ pub(super) struct ResponseEnvelope {
     head: Vec<u8>,
     /// Text after the value of `usage`, with the closing brace.
     tail: Vec<u8>,
+    /// Place of the value of `service_tier` in `tail`.
+    tier_at: Range<usize>,
 }
 
 impl ResponseEnvelope {
@@ -88,20 +93,27 @@ impl ResponseEnvelope {
         tail.put_slice(reply.model.as_json_str().escaped().as_bytes());
         tail.put_u8(b'"');
         let mut said: Vec<&str> = Vec::new();
+        let mut tier_at = 0..0;
+        let mut put = |tail: &mut Vec<u8>, name: &str, value: &str| {
+            put_member(tail, name, value);
+            if name == "service_tier" {
+                tier_at = tail.len() - value.len()..tail.len();
+            }
+        };
         // An echo that is not valid JSON is ignored; the defaults are written instead.
         let _ = each_member(&reply.echo, |name, value| {
             if !said.contains(&name) {
-                put_member(&mut tail, name, value.text());
+                put(&mut tail, name, value.text());
                 said.push(name);
             }
         });
         for (name, value) in REPEATED.into_iter().chain([("metadata", "{}")]) {
             if !said.contains(&name) {
-                put_member(&mut tail, name, value);
+                put(&mut tail, name, value);
             }
         }
         tail.put_u8(b'}');
-        ResponseEnvelope { head, tail }
+        ResponseEnvelope { head, tail, tier_at }
     }
 
     /// Writes a response object; `output` writes the elements of the `output` array.
@@ -142,7 +154,20 @@ impl ResponseEnvelope {
             Some(usage) => put_usage(usage, out),
             None => out.extend_from_slice(b"null"),
         }
-        out.extend_from_slice(&self.tail);
+        let tier = usage.and_then(|usage| TierWords::OpenAi.word(usage.tier?));
+        let around = tier.and_then(|word| {
+            let Range { start, end } = self.tier_at;
+            Some((self.tail.get(..start)?, word, self.tail.get(end..)?)).filter(|_| end > start)
+        });
+        match around {
+            // The tier that served the response, in the place of the one that was asked for.
+            Some((before, word, behind)) => {
+                out.extend_from_slice(before);
+                Writer::new(out).string(word);
+                out.extend_from_slice(behind);
+            }
+            None => out.extend_from_slice(&self.tail),
+        }
     }
 }
 
@@ -171,7 +196,7 @@ fn each_member(echo: &str, mut each: impl FnMut(&'static str, RawJson<'_>)) -> R
 pub(super) fn put_usage(usage: &Usage, out: &mut BytesMut) {
     let input = usage.input.unwrap_or(0);
     let output = usage.output.unwrap_or(0);
-    let written = usage.cache_write.unwrap_or(0).saturating_add(usage.cache_write_1h.unwrap_or(0));
+    let written = usage.cache_writes().unwrap_or(0);
     let mut json = Writer::new(out);
     json.begin_object();
     json.key("input_tokens").number(input);

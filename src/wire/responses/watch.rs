@@ -2,8 +2,10 @@
 
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::wire::tier_words::TierWords;
 use crate::wire::watch::{
-    FrameClass, FrameFacts, StreamEnd, count_member, members, placed_string, type_in_front,
+    FrameClass, FrameFacts, StreamEnd, cached_details, count_member, long_writes, members, placed_string,
+    split_writes, type_in_front,
 };
 
 /// Classifies a frame as content if its type is a delta. Any other frame must be read.
@@ -100,6 +102,7 @@ fn response_member<'a>(
     match key.escaped() {
         "id" => sight.id = json.raw()?.as_str(),
         "model" => sight.model_at = placed_string(json)?,
+        "service_tier" => sight.tier = json.raw()?.as_str().and_then(|word| TierWords::OpenAi.told(word)),
         "usage" => {
             let value = json.raw()?;
             if value.text().starts_with('{') {
@@ -118,7 +121,7 @@ fn response_member<'a>(
 /// # Errors
 /// Returns [`JsonError`] if the value is not valid JSON.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
-    let mut usage = Usage::default();
+    let (mut usage, mut long) = (Usage::default(), None);
     let mut json = Cursor::new(value.text());
     members(&mut json, |key, json| {
         match key.escaped() {
@@ -128,6 +131,8 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
                 match key.escaped() {
                     "cached_tokens" => usage.cached = json.u64_or_skip()?,
                     "cache_write_tokens" => usage.cache_write = json.u64_or_skip()?,
+                    "cached_tokens_details" => cached_details(json, &mut usage)?,
+                    "cache_write_tokens_details" => long = long_writes(json)?,
                     _ => json.skip()?,
                 }
                 Ok(())
@@ -137,5 +142,6 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
         }
         Ok(())
     })?;
+    split_writes(&mut usage, long);
     Ok(usage)
 }

@@ -179,7 +179,8 @@ fn fact_21_usage_of_messages_has_thinking_and_searches() {
         r#"{"input_tokens":1,"output_tokens":9,"output_tokens_details":{"thinking_tokens":7},
             "server_tool_use":{"web_search_requests":2,"web_fetch_requests":1},"service_tier":"standard"}"#,
     );
-    assert_eq!(read, Usage { reasoning: Some(7), searches: Some(2), ..usage(1, 9) });
+    let tier = Some(ServiceTier::Standard);
+    assert_eq!(read, Usage { reasoning: Some(7), searches: Some(2), tier, ..usage(1, 9) });
 }
 
 #[test]
@@ -267,4 +268,97 @@ fn fact_40_usage_of_embeddings_has_input_only() {
         let usage = embeddings::answer(body).unwrap().usage.unwrap_or_default();
         assert_eq!(usage, Usage { input, ..Usage::default() }, "{body}");
     }
+}
+
+/// Each format states the tier that served a response in its own place.
+#[test]
+fn service_tier_of_responses_is_read_in_every_format() {
+    use ServiceTier::*;
+    let messages = |members: &str| format!(r#"{{"input_tokens":1,"output_tokens":2{members}}}"#);
+    for (members, tier, region) in [
+        ("", None, None),
+        (r#","service_tier":"standard""#, Some(Standard), None),
+        (r#","service_tier":"standard","speed":"fast""#, Some(Fast), None),
+        (r#","service_tier":"standard","speed":"standard""#, Some(Standard), None),
+        (r#","service_tier":"priority","inference_geo":"us""#, Some(Reserved), Some(Some(Region::Us))),
+        (r#","service_tier":"batch","inference_geo":"not_available""#, Some(Batch), Some(None)),
+        (
+            r#","service_tier":"of_tomorrow","inference_geo":"mars""#,
+            Some(Unknown),
+            Some(Some(Region::Unknown)),
+        ),
+        (r#","service_tier":null,"speed":null,"inference_geo":null"#, None, None),
+    ] {
+        let read = read(Format::Messages, &messages(members));
+        assert_eq!((read.tier, read.region), (tier, region), "{members}");
+    }
+    for (members, tier) in [
+        (r#""serviceTier":"priority""#, Some(Priority)),
+        (r#""trafficType":"ON_DEMAND_FLEX""#, Some(Flex)),
+        (r#""trafficType":"PROVISIONED_THROUGHPUT""#, Some(Reserved)),
+        (r#""trafficType":"ON_DEMAND""#, Some(Standard)),
+        (r#""trafficType":"TRAFFIC_TYPE_UNSPECIFIED""#, None),
+        (r#""serviceTier":"flex","trafficType":"ON_DEMAND""#, Some(Flex)),
+    ] {
+        let text = format!(r#"{{"promptTokenCount":1,"candidatesTokenCount":2,{members}}}"#);
+        assert_eq!(read(Format::Generate, &text).tier, tier, "{members}");
+    }
+    for (format, body, tier) in [
+        (
+            Format::Chat,
+            r#"{"choices":[{}],"service_tier":"priority","usage":{"prompt_tokens":1}}"#,
+            Some(Priority),
+        ),
+        (Format::Chat, r#"{"choices":[{}],"service_tier":"auto"}"#, None),
+        (Format::Chat, r#"{"choices":[{}],"service_tier":null}"#, None),
+        (Format::Responses, r#"{"object":"response","service_tier":"default"}"#, Some(Standard)),
+        (Format::Responses, r#"{"object":"response","service_tier":"ultrafast"}"#, Some(Ultrafast)),
+        (
+            Format::Converse,
+            r#"{"output":{},"stopReason":"end_turn","serviceTier":{"type":"flex"}}"#,
+            Some(Flex),
+        ),
+    ] {
+        assert_eq!(answer(format, body).unwrap().tier, tier, "{format:?} {body}");
+    }
+    let frame =
+        r#"{"type":"response.completed","response":{"service_tier":"flex","usage":{"input_tokens":1}}}"#;
+    assert_eq!(crate::wire::watch::frame(Format::Responses, frame).unwrap().tier, Some(Flex));
+    let frame = r#"{"metadata":{"usage":{"inputTokens":1},"serviceTier":{"type":"priority"}}}"#;
+    assert_eq!(crate::wire::watch::frame(Format::Converse, frame).unwrap().tier, Some(Priority));
+}
+
+/// Cached audio and images, and cache writes by lifetime, are parts of their sums.
+#[test]
+fn usage_details_of_caches_are_read() {
+    let read_chat = read(
+        Format::Chat,
+        r#"{"prompt_tokens":100,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":60,"audio_tokens":50,
+            "cached_tokens_details":{"audio_tokens":40,"image_tokens":5},
+            "cache_write_tokens":30,"cache_write_tokens_details":{"ttl_30m_tokens":20,"ttl_12h_tokens":10}}}"#,
+    );
+    let cached = Usage {
+        cached: Some(60),
+        cached_audio_input: Some(40),
+        cached_image_input: Some(5),
+        audio_input: Some(50),
+        cache_write: Some(20),
+        cache_write_12h: Some(10),
+        ..usage(100, 1)
+    };
+    assert_eq!(read_chat, cached);
+    let read_responses = read(
+        Format::Responses,
+        r#"{"input_tokens":100,"output_tokens":1,"input_tokens_details":{"cached_tokens":60,
+            "cache_write_tokens":30,"cache_write_tokens_details":{"ttl_12h_tokens":30}}}"#,
+    );
+    let expected =
+        Usage { cached: Some(60), cache_write: Some(0), cache_write_12h: Some(30), ..usage(100, 1) };
+    assert_eq!(read_responses, expected);
+    let read_gemini = read(
+        Format::Generate,
+        r#"{"promptTokenCount":100,"candidatesTokenCount":1,"cachedContentTokenCount":60,
+            "cacheTokensDetails":[{"modality":"AUDIO","tokenCount":40},{"modality":"TEXT","tokenCount":20}]}"#,
+    );
+    assert_eq!((read_gemini.cached, read_gemini.cached_audio_input), (Some(60), Some(40)));
 }

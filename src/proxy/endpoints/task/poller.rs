@@ -15,8 +15,9 @@ use super::call::{TaskRoute, poll_request};
 use super::record::{Form, TaskFacts, TaskState, pack, unpack};
 use super::submit::lines;
 use super::view::TaskView;
+use crate::account::price::Terms;
 use crate::canonical::video::{Medium, Stage, VideoReport};
-use crate::canonical::{Product, Usage};
+use crate::canonical::{Product, ServiceTier, Usage};
 use crate::error::{ApiError, ErrorKind};
 use crate::kv::StoredTask;
 use crate::ledger::{AccountId, Settled, UsageRecord};
@@ -322,7 +323,9 @@ impl Gateway {
                 let reported = state.resolution.as_deref().map(lines);
                 let reported = reported.filter(|reported| model.price.has_resolution_price(reported));
                 let resolution = reported.as_deref().unwrap_or(&facts.resolution).into();
-                model.price.cost(&usage, &[Product::Video { millis, resolution }])
+                // The price of the day on which the task was submitted.
+                let terms = Terms { at: facts.time / 1_000, ..Terms::default() };
+                model.price.cost(&usage, &[Product::Video { millis, resolution }], &terms)
             }
             // The model is not configured any more: charge the cost that was estimated at the start.
             None if done => facts.cost,
@@ -349,6 +352,7 @@ impl Gateway {
                 total: u32::try_from(time - facts.time).unwrap_or(u32::MAX),
                 stream: false,
                 counted: false,
+                tier: ServiceTier::Standard,
                 charge_id: &task.id,
                 usage,
                 cost,

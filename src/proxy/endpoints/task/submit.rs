@@ -214,7 +214,12 @@ impl Gateway {
         let out = TaskRequest { body: self.charge_memory(out.body)?, ..out };
         let made = [Product::Video { millis: facts.millis, resolution: facts.resolution.as_str().into() }];
         let tokens = if facts.form == Form::Bundled { tokens(facts.millis, &facts.resolution) } else { 0 };
-        let expected = ExpectedUsage { output: Some(tokens), products: &made, ..ExpectedUsage::default() };
+        let expected = ExpectedUsage {
+            output: Some(tokens),
+            products: &made,
+            at: ctx.record.unix_seconds(),
+            ..ExpectedUsage::default()
+        };
         facts.cost = road.model.price.estimate(&expected);
         self.admit_expected(ctx, &road.model, &expected).await?;
         set_request_facts(&mut facts, ctx, &road)?;

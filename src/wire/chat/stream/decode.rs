@@ -7,11 +7,12 @@ use super::fast_path::FastPath;
 use super::ids::IdCounters;
 use super::parsed_choice::{ChoiceMembers, DeltaMembers};
 use crate::canonical::answer::MAX_CHOICES;
-use crate::canonical::{Event, Index, IndexKey, Start};
+use crate::canonical::{Event, Index, IndexKey, ServiceTier, Start, Usage};
 use crate::json::{Cursor, FrameTemplate, JsonError, JsonStr, RawJson, TemplateParts, ValueKind};
 use crate::wire::base_resp;
 use crate::wire::chat::watch::usage;
 use crate::wire::codec::CutText;
+use crate::wire::tier_words::TierWords;
 use crate::wire::watch::{elements, members};
 
 /// Decoder of a chat stream, or of one whole completion.
@@ -34,6 +35,10 @@ pub struct Decoder {
     /// previous one in a single string.
     mould: FrameTemplate,
     usual: FastPath,
+    /// Service tier as the last chunk that has one states it.
+    tier: Option<ServiceTier>,
+    /// Whether usage with this tier was emitted.
+    tier_is_told: bool,
 }
 
 /// Members of a chunk besides its choices.
@@ -94,6 +99,8 @@ impl Decoder {
             head: String::new(),
             mould: FrameTemplate::default(),
             usual: FastPath::default(),
+            tier: None,
+            tier_is_told: false,
         }
     }
 
@@ -169,6 +176,9 @@ impl Decoder {
             broken.emit(sink);
             return;
         }
+        if self.tier.is_some() && !self.tier_is_told {
+            sink(Event::Usage(Usage { tier: self.tier, ..Usage::default() }));
+        }
         self.choices.sort_unstable_by_key(|choice| choice.index);
         for choice in &mut self.choices {
             choice.end(&mut self.ids, sink);
@@ -211,6 +221,11 @@ impl Decoder {
                 "model" => frame.start.model = json.raw()?.as_str().unwrap_or_default(),
                 "created" => frame.start.created = created(&mut json)?,
                 "usage" => frame.usage = Some(json.raw()?),
+                "service_tier" => {
+                    let told = json.raw()?.as_str().and_then(|word| TierWords::OpenAi.told(word));
+                    self.tier_is_told &= told.is_none() || told == self.tier;
+                    self.tier = told.or(self.tier);
+                }
                 "citations" => {
                     frame.citations = Some(json.raw()?).filter(|list| list.text().starts_with('['))
                 }
@@ -302,7 +317,8 @@ impl Decoder {
         if let Some(said) = said {
             let usage = usage(said)?;
             if usage.is_known() {
-                sink(Event::Usage(usage));
+                sink(Event::Usage(Usage { tier: self.tier, ..usage }));
+                self.tier_is_told = true;
             }
             // Some providers send an error object without an `error` member: a message and a code, but no choices.
         }

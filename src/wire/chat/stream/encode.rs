@@ -482,7 +482,8 @@ impl Encoder {
             out.put_slice(b"\",\"native_finish_reason\":\"");
             out.put_slice(native.escaped().as_bytes());
         }
-        out.put_slice(if self.reply.usage_wanted { &b"\"}],\"usage\":null}\n\n"[..] } else { b"\"}]}\n\n" });
+        write::end_choices(b"\"}]", &self.usage, out);
+        out.put_slice(if self.reply.usage_wanted { &b",\"usage\":null}\n\n"[..] } else { b"}\n\n" });
     }
 
     fn end(&mut self, out: &mut BytesMut) {
@@ -491,9 +492,7 @@ impl Encoder {
             // The usage chunk has no choice: close the list that the head has opened.
             let head = self.head.strip_suffix(&b"{\"index\":"[..]).unwrap_or_default();
             out.put_slice(head);
-            out.put_slice(b"],\"usage\":");
-            write::usage(&mut Writer::new(out), &self.usage);
-            out.put_slice(b"}\n\n");
+            write::end_with_usage(&self.usage, out);
         }
         out.put_slice(b"data: [DONE]\n\n");
     }

@@ -2,7 +2,7 @@
 
 use super::super::content::OpenBlock;
 use super::super::{citation, usage};
-use crate::canonical::{Event, Slots, Start};
+use crate::canonical::{Event, ServiceTier, Slots, Start, Usage};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 use crate::wire::Format;
 use crate::wire::codec::CutText;
@@ -253,15 +253,16 @@ impl Decoder {
 
     /// Reads `metadata`, the last event.
     fn metadata(&mut self, value: RawJson<'_>, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
-        let mut usage = None;
+        let (mut usage, mut tier) = (None, None);
         members(&mut Cursor::new(value.text()), |key, json| {
             match key.escaped() {
                 "usage" => usage = Some(json.raw()?),
+                "serviceTier" => tier = usage::tier(json.raw()?)?,
                 _ => json.skip()?,
             }
             Ok(())
         })?;
-        self.usage(usage, sink)?;
+        self.usage(usage, tier, sink)?;
         // Without a stop reason the response is incomplete, whatever follows.
         if self.stopped {
             self.end(sink);
@@ -273,10 +274,11 @@ impl Decoder {
     pub(in super::super) fn usage(
         &mut self,
         usage: Option<RawJson<'_>>,
+        tier: Option<ServiceTier>,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), JsonError> {
         if let Some(usage) = usage {
-            sink(Event::Usage(usage::read(usage)?));
+            sink(Event::Usage(Usage { tier, ..usage::read(usage)? }));
         }
         Ok(())
     }

@@ -208,6 +208,7 @@ impl Encoder {
             json.begin_object().key("usage");
             usage::write(&self.usage, &mut json);
             usage::write_metrics(&self.reply, &mut json);
+            usage::write_tier(&self.usage, &mut json);
             json.end_object();
         });
         self.over = true;

@@ -1,6 +1,8 @@
 //! Members of a frame, an item, a part or a response object. Each is read in one pass; nested values are not parsed.
 
+use crate::canonical::ServiceTier;
 use crate::json::{Cursor, JsonError, JsonStr, RawJson};
+use crate::wire::tier_words::TierWords;
 use crate::wire::watch::members;
 
 /// Members of one event.
@@ -151,6 +153,7 @@ pub(super) struct Response<'a> {
     pub reason: JsonStr<'a>,
     pub error: Option<RawJson<'a>>,
     pub usage: Option<RawJson<'a>>,
+    pub tier: Option<ServiceTier>,
     pub output: Option<RawJson<'a>>,
     pub is_response: bool,
     pub code: Option<RawJson<'a>>,
@@ -179,6 +182,9 @@ impl<'a> Response<'a> {
                 })?,
                 "error" => response.error = present(&mut json)?,
                 "usage" => response.usage = object(&mut json)?,
+                "service_tier" => {
+                    response.tier = json.raw()?.as_str().and_then(|word| TierWords::OpenAi.told(word));
+                }
                 "output" => response.output = list(&mut json)?,
                 "code" => response.code = present(&mut json)?,
                 "message" => response.message = present(&mut json)?,

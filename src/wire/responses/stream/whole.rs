@@ -155,6 +155,7 @@ impl Decoder {
     ) -> Result<(), JsonError> {
         let status = Some(response.status.escaped()).filter(|status| !status.is_empty()).unwrap_or(word);
         let usage = response.usage.map(watch::usage).transpose()?;
+        let usage = usage.map(|usage| Usage { tier: response.tier, ..usage });
         let finish = match self.finish_of(status, response.reason) {
             Ok(finish) => finish,
             Err(broken) => {

@@ -23,6 +23,8 @@ const ADVICE = {
   disabled_key: "The key is disabled. See Keys.",
   expired_key: "The key has expired. See Keys.",
   model_not_permitted: "The key does not permit this model. See its models under Keys.",
+  tier_not_permitted: "The key or its account does not permit this service tier. See tiers under Keys.",
+  unpriced_model: "The model has no price, and requests of accounts need one (accounts.unpriced). Give it a price, or free = true.",
   endpoint_not_permitted: "The key does not permit this API. See its endpoints under Keys.",
   certificate_not_permitted: "The key needs a client certificate that it permits. See its certificates in keys.toml.",
   invalid_signature: "The AWS signature is not that of this request: compare access key id, secret, region and the clock of the client.",
