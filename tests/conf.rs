@@ -169,7 +169,8 @@ fn price_list_is_consistent() {
     put("prices.toml", &text("conf/prices.toml"));
     let loaded = config::load(&folder.path().join("gateway.toml"), &NoSecrets).unwrap();
     for (name, listed) in names {
-        let given = loaded.snapshot.routes.model(&name).unwrap().price.config();
+        let price = &loaded.snapshot.routes.model(&name).unwrap().price;
+        let given = price.rows().next().unwrap();
         let number = |key: &str| {
             listed.get(key).map(|value| value.as_float().or(value.as_integer().map(|n| n as f64)).unwrap())
         };
@@ -190,7 +191,7 @@ fn page_lists_every_key_and_no_other() {
     let (_, known) = given_and_known();
     let known: BTreeSet<String> =
         known.iter().flat_map(|(table, keys)| keys.iter().map(|key| join(table, key))).collect();
-    let page = text("docs/configuration.md");
+    let page = text("docs/configuration.md") + &text("docs/prices.md");
     // The first cell of a row is a key in backticks. A row may describe a whole table.
     let named: BTreeSet<String> = page
         .lines()
@@ -208,7 +209,7 @@ fn page_lists_the_effective_defaults() {
     let effective = config::effective(&example("minimal"));
     // The settings of the other files, after their headings, do not concern this test.
     let gateway = effective.split("# routes.toml").next().unwrap().parse::<toml::Table>().unwrap();
-    let page = text("docs/configuration.md");
+    let page = text("docs/configuration.md") + &text("docs/prices.md");
     for table in ["limits", "reload", "log", "store", "telemetry"] {
         for (key, value) in gateway[table].as_table().unwrap() {
             if key == "sqlite" {
@@ -228,7 +229,7 @@ fn page_lists_the_effective_defaults() {
 
 #[test]
 fn page_lists_every_kind_with_its_apis() {
-    let page = text("docs/configuration.md");
+    let page = text("docs/configuration.md") + &text("docs/prices.md");
     for kind in ProviderKind::ALL {
         let apis: Vec<&str> = kind.default_apis().iter().map(|api| api.name()).collect();
         let base = kind.default_base_url().map_or("none".to_owned(), |base| format!("`{base}`"));

@@ -13,13 +13,13 @@ mod parts;
 mod row;
 mod unit;
 
-pub use calendar::{Days, OffPeak, PeakHours, date, now};
-pub use factor::Factor;
+pub use calendar::{Days, OffPeakRule, PeakHours, date, now};
+pub use factor::Multiplier;
 pub use kind::{Rates, TokenKind};
 pub use row::{LongFactors, PriceConfig, TierPrice};
 pub use unit::UnitPrice;
 
-use row::PriceRow;
+use row::CompiledRow;
 
 use super::amount::NANOS;
 use super::estimate::{ExpectedUsage, PremiumInputKinds};
@@ -40,7 +40,7 @@ pub struct Terms {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Price {
     /// Rows by their first day.
-    rows: Vec<PriceRow>,
+    rows: Vec<CompiledRow>,
     /// Kinds of input that cost more than plain input in at least one row.
     premium_input: PremiumInputKinds,
 }
@@ -57,8 +57,8 @@ impl Price {
     /// Builds a price of several rows. If two hold on the same day, the later one counts.
     pub fn of_rows(mut rows: Vec<PriceConfig>) -> Price {
         rows.sort_by_key(|row| row.days.from);
-        let rows: Vec<PriceRow> = rows.into_iter().map(PriceRow::new).collect();
-        let premium = rows.iter().map(PriceRow::premium_input);
+        let rows: Vec<CompiledRow> = rows.into_iter().map(CompiledRow::new).collect();
+        let premium = rows.iter().map(CompiledRow::premium_input);
         let premium_input = premium.fold(PremiumInputKinds::default(), PremiumInputKinds::or);
         Price { rows, premium_input }
     }
@@ -69,7 +69,7 @@ impl Price {
     }
 
     /// Returns the row of a point in time, in Unix seconds. `None` if none holds then.
-    fn row(&self, at: i64) -> Option<&PriceRow> {
+    fn row(&self, at: i64) -> Option<&CompiledRow> {
         self.rows.iter().rev().find(|row| row.config.days.have(at))
     }
 
@@ -80,10 +80,10 @@ impl Price {
 
     /// Returns true if nothing has a price, on any day, so that requests are free.
     pub fn is_empty(&self) -> bool {
-        self.rows.iter().all(PriceRow::is_empty)
+        self.rows.iter().all(CompiledRow::is_empty)
     }
 
-    /// Returns true if nobody has said what a request costs at this time, in Unix seconds: no row holds then, or one
+    /// Returns true if it is not known what a request costs at this time, in Unix seconds: no row holds then, or one
     /// without any price that is not free on purpose.
     pub fn is_unknown(&self, at: i64) -> bool {
         self.row(at).is_none_or(|row| row.is_empty() && !row.config.free)

@@ -9,6 +9,7 @@ use rustix::fs::{Access, access};
 
 use super::out::{self, say};
 use super::{Conf, complain, style};
+use crate::account::price;
 use crate::config::{self, Environment, Loaded, NoSecrets, Vault};
 use crate::proxy::{self, CredentialReport};
 
@@ -80,7 +81,7 @@ pub(super) fn run(options: &CheckArgs) -> ExitCode {
                     complain(format_args!("{} {warning}", style::bad("warning:")));
                 }
             }
-            for warning in ending_credentials(&loaded) {
+            for warning in ending_credentials(&loaded).into_iter().chain(ending_prices(&loaded)) {
                 complain(format_args!("{} {warning}", style::bad("warning:")));
             }
             for warning in &loaded.settings.warnings {
@@ -168,10 +169,28 @@ fn free_models(loaded: &Loaded) -> Option<String> {
     if !loaded.snapshot.keys.any_account() {
         return None;
     }
+    let now = price::now();
     let models = loaded.snapshot.routes.models().iter();
-    let free: Vec<&str> = models.filter(|model| model.price.is_empty()).map(|model| &*model.id).collect();
+    let free: Vec<&str> = models.filter(|model| model.is_unpriced(now)).map(|model| &*model.id).collect();
+    let what = if loaded.settings.refuse_unpriced { "refused" } else { "free" };
     (!free.is_empty())
-        .then(|| format!("models without a price, which are free for every account: {}", free.join(", ")))
+        .then(|| format!("models without a price, which are {what} for every account: {}", free.join(", ")))
+}
+
+/// Returns warnings about prices that end within two weeks without a row that follows.
+fn ending_prices(loaded: &Loaded) -> Vec<String> {
+    /// Time before the end of a price at which `check` warns, in seconds.
+    const AHEAD: i64 = 14 * 86_400;
+    let now = price::now();
+    let models = loaded.snapshot.routes.models().iter();
+    let ending = models.filter(|model| !model.price.is_unknown(now) && model.price.is_unknown(now + AHEAD));
+    ending
+        .map(|model| {
+            let until = model.price.row_at(now).and_then(|row| row.days.until).map(price::date);
+            let until = until.map(|day| format!(" on {day}")).unwrap_or_default();
+            format!("model {}: its price ends{until}, and no row follows", model.id)
+        })
+        .collect()
 }
 
 /// Returns warnings about fixed credentials that end.

@@ -11,6 +11,7 @@ mod admin_oidc;
 mod aws;
 mod azure;
 mod catalogue;
+mod catalogue_rows;
 mod client_identity;
 mod cloud;
 mod entries;

@@ -300,11 +300,8 @@ impl<'d> Value<'d> {
 
     /// Reads a TOML date as days since 1970.
     pub(super) fn as_day(&self) -> Option<i64> {
-        let text = match self.value {
-            DeValue::Datetime(date) => format!("{date}T00:00:00Z"),
-            _ => String::new(),
-        };
-        let midnight = time::unix_seconds(&text);
+        let date = if let DeValue::Datetime(date) = self.value { date.to_string() } else { String::new() };
+        let midnight = time::unix_seconds(&format!("{date}T00:00:00Z"));
         if midnight.is_none() {
             self.wrong_type("a date such as 2027-01-31");
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::node::{ConfigTable, Value};
 use super::routes::one_of;
 use crate::account::price::{
-    Days, Factor, LongFactors, OffPeak, PeakHours, Price, PriceConfig, Rates, TierPrice, TokenKind,
+    Days, LongFactors, Multiplier, OffPeakRule, PeakHours, Price, PriceConfig, Rates, TierPrice, TokenKind,
     UnitPrice, date,
 };
 use crate::canonical::{Region, ServiceTier};
@@ -99,9 +99,9 @@ fn read_rates(table: &ConfigTable<'_>) -> Rates {
     rates
 }
 
-fn read_factor(table: &ConfigTable<'_>, key: &'static str) -> Option<Factor> {
+fn read_factor(table: &ConfigTable<'_>, key: &'static str) -> Option<Multiplier> {
     let value = table.get(key)?;
-    match Factor::from_nanos(value.as_amount()?) {
+    match Multiplier::from_nanos(value.as_amount()?) {
         Ok(factor) => Some(factor),
         Err(hint) => {
             value.wrong("is not a factor", hint);
@@ -110,7 +110,7 @@ fn read_factor(table: &ConfigTable<'_>, key: &'static str) -> Option<Factor> {
     }
 }
 
-fn require_factor(table: &ConfigTable<'_>) -> Factor {
+fn require_factor(table: &ConfigTable<'_>) -> Multiplier {
     table.require("factor", "factor = 0.5");
     read_factor(table, "factor").unwrap_or_default()
 }
@@ -143,8 +143,8 @@ pub(super) fn service_tier(name: &str) -> Result<ServiceTier, String> {
     ServiceTier::from_name(name).ok_or_else(|| one_of(name, &ServiceTier::NAMED.map(ServiceTier::name)))
 }
 
-fn read_regions(table: &ConfigTable<'_>) -> Vec<(Region, Factor)> {
-    let mut regions: Vec<(Region, Factor)> = Vec::new();
+fn read_regions(table: &ConfigTable<'_>) -> Vec<(Region, Multiplier)> {
+    let mut regions: Vec<(Region, Multiplier)> = Vec::new();
     table.tables("regions", |table| {
         let parse = |name: &str| {
             Region::from_name(name).ok_or_else(|| one_of(name, &Region::NAMED.map(Region::name)))
@@ -160,7 +160,7 @@ fn read_regions(table: &ConfigTable<'_>) -> Vec<(Region, Factor)> {
     regions
 }
 
-fn read_off_peak(table: &ConfigTable<'_>) -> OffPeak {
+fn read_off_peak(table: &ConfigTable<'_>) -> OffPeakRule {
     let factor = require_factor(table);
     let (mut peak, mut holidays) = (Vec::new(), Vec::new());
     if let Some(list) = table.require("peak", "peak = [\"Mon-Fri 01:00-04:00\"]") {
@@ -169,7 +169,7 @@ fn read_off_peak(table: &ConfigTable<'_>) -> OffPeak {
     if let Some(list) = table.get("holidays") {
         list.elements(|element| holidays.extend(element.as_day()));
     }
-    OffPeak { factor, peak, holidays }
+    OffPeakRule { factor, peak, holidays }
 }
 
 /// Reads one amount, or a list of prices by size and quality, of which the first match applies.

@@ -51,7 +51,7 @@ fn row(config: &PriceConfig) -> String {
     };
     list("tiers", steps.iter().map(step).collect());
     list("service_tiers", tiers.iter().map(tier).collect());
-    let region = |(region, factor): &(crate::canonical::Region, crate::account::price::Factor)| {
+    let region = |(region, factor): &(crate::canonical::Region, crate::account::price::Multiplier)| {
         format!("{{ region = {}, factor = {factor} }}", text(region.name()))
     };
     list("regions", regions.iter().map(region).collect());

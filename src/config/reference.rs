@@ -3,8 +3,8 @@
 //! The page is the one table of all keys with their defaults and meanings; tests hold it to the reader. The manual pages
 //! and the JSON Schemas are made from it, so that neither repeats it.
 
-/// Page with the tables of keys.
-const PAGE: &str = include_str!("../../docs/configuration.md");
+/// Pages with the tables of keys. The first one has the introduction.
+const PAGES: [&str; 2] = [include_str!("../../docs/configuration.md"), include_str!("../../docs/prices.md")];
 
 /// Configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +69,19 @@ pub struct ReferenceKey {
 
 /// Returns the introduction of the page, which holds for all files.
 pub fn introduction() -> Vec<ReferenceSection> {
-    let start = PAGE.find("\n## ").unwrap_or(PAGE.len());
-    sections(PAGE.get(..start).unwrap_or_default())
+    let [page, _] = PAGES;
+    let start = page.find("\n## ").unwrap_or(page.len());
+    sections(page.get(..start).unwrap_or_default())
 }
 
 /// Returns the sections of a file's chapter.
 pub fn reference(file: ConfigFile) -> Vec<ReferenceSection> {
     let heading = format!("\n## {}.toml\n", file.name());
-    let chapter = PAGE.split_once(&heading).map_or("", |(_, rest)| rest);
-    sections(chapter.split("\n## ").next().unwrap_or_default())
+    let chapter = |page: &'static str| {
+        let rest = page.split_once(&heading).map_or("", |(_, rest)| rest);
+        sections(rest.split("\n## ").next().unwrap_or_default())
+    };
+    PAGES.into_iter().flat_map(chapter).collect()
 }
 
 /// Returns the keys of a file, in the order of the page.

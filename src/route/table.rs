@@ -177,8 +177,8 @@ impl Model {
         each.fold(self.price.estimate(expected), i64::max)
     }
 
-    /// Returns whether a target with a positive weight may serve requests at this time, in Unix seconds, for which nobody has
-    /// said what they cost.
+    /// Returns whether a target with a positive weight may serve requests at this time, in Unix seconds, whose
+    /// price is not known.
     pub fn is_unpriced(&self, at: i64) -> bool {
         let prices = self.enabled_targets().map(|target| target.price.as_deref().unwrap_or(&self.price));
         prices.into_iter().any(|price| price.is_unknown(at))

@@ -136,7 +136,7 @@ async fn charge_is_that_of_the_tier_that_the_answer_states() {
                 ("priority", "", "priority", "0.00005"),
                 // A tier that was not asked for, as a project's settings may cause it.
                 ("", "priority", "priority", "0.00005"),
-                // A word that nobody knows yet costs as much as the dearest tier.
+                // A word that is not known costs as much as the dearest tier.
                 ("", "tier_of_tomorrow", "unknown", "0.00015"),
             ] {
                 let answer = tiers.ask(form, asked, told, stream).await;
@@ -168,18 +168,23 @@ async fn charge_is_that_of_the_tier_that_the_answer_states() {
 #[tokio::test]
 async fn charge_of_a_region_that_the_answer_states() {
     let tiers = Tiers::start(PRICE, "", |setup| setup).await;
-    for (told, members, cost) in [
+    let requests = [
         ("\"inference_geo\":\"us\",", json!({}), "0.0000275"),
         ("", json!({"inference_geo": "us"}), "0.0000275"),
         ("\"inference_geo\":\"global\",", json!({"inference_geo": "us"}), "0.000025"),
         ("\"inference_geo\":\"us\",\"speed\":\"fast\",", json!({"speed": "fast"}), "0.000055"),
-    ] {
-        *tiers.told.lock().unwrap() = (String::new(), told.to_owned());
-        let answer = tiers.gateway.ask(asking(Form::Messages, &members, false)).await;
+    ];
+    for (told, members, _) in &requests {
+        *tiers.told.lock().unwrap() = (String::new(), (*told).to_owned());
+        let answer = tiers.gateway.ask(asking(Form::Messages, members, false)).await;
         assert_eq!(answer.status(), 200, "{}", answer.text());
-        let paid: Vec<Value> = tiers.gateway.records(1).await;
-        assert!(paid.iter().any(|record| record["cost"] == cost), "{told} {members}: {paid:?}");
     }
+    let mut paid: Vec<Value> =
+        tiers.gateway.records(4).await.iter().map(|record| record["cost"].clone()).collect();
+    paid.sort_by_key(Value::to_string);
+    let mut expected: Vec<Value> = requests.iter().map(|(_, _, cost)| json!(cost)).collect();
+    expected.sort_by_key(Value::to_string);
+    assert_eq!(paid, expected);
 }
 
 /// A backend that states the default tier for whatever it served is not believed.
@@ -298,7 +303,7 @@ async fn model_without_a_price_is_refused_for_accounts_in_every_format() {
     // Free on purpose.
     let tiers = Tiers::start("free = true", "", refusing).await;
     assert_eq!(tiers.ask(Form::Chat, "", "", false).await.status(), 200);
-    assert_eq!(tiers.gateway.records(1).await[0]["cost"], "0");
+    assert_eq!(tiers.gateway.records(1).await[0]["cost"], "0.00");
     // A price that has ended is none.
     let tiers = Tiers::start("until = 2026-01-01\ninput = 1", "", refusing).await;
     assert_eq!(tiers.ask(Form::Chat, "", "", false).await.status(), 403);
@@ -357,12 +362,13 @@ async fn tier_is_stated_in_the_clients_format() {
 #[tokio::test]
 async fn charge_of_a_fallback_is_its_own_price() {
     for (lines, cost) in [("", "0.00025"), ("fallback_price = \"requested\"", "0.000025")] {
-        let tiers = Tiers::start("", "", |mut setup| {
+        let tiers = Tiers::start("", "", |setup| {
+            let mut setup = setup.provider("dead", "openai", "http://127.0.0.1:1/v1", "");
             let routes = setup.routes.replace(
                 "[[model]]\nid = \"at-chat\"\n",
                 &format!(
                     "[[model]]\nid = \"first\"\nprice = {{ input = 1, output = 2 }}\nfallback = [\"at-chat\"]\n{lines}\n\
-                     targets = [{{ provider = \"at-chat\", model = \"nowhere\", weight = 0 }}]\n\n\
+                     targets = [{{ provider = \"dead\", model = \"nowhere\" }}]\n\n\
                      [[model]]\nid = \"at-chat\"\nprice = {{ input = 10, output = 20 }}\n"
                 ),
             );

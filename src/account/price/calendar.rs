@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::factor::Factor;
+use super::factor::Multiplier;
 use crate::canonical::time::{DAY_SECONDS, date_of_day};
 
 /// Days on which a price holds, in UTC, both included. `None` has no bound.
@@ -42,32 +42,30 @@ pub(super) fn day_of(at: i64) -> i64 {
     at.div_euclid(DAY_SECONDS)
 }
 
-/// Factor of the hours outside of peak hours.
+/// Multiplier of the hours outside of peak hours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OffPeak {
-    /// Factor outside of the peak hours.
-    pub factor: Factor,
+pub struct OffPeakRule {
+    /// Multiplier outside of the peak hours.
+    pub factor: Multiplier,
     /// Peak hours, in UTC.
     pub peak: Vec<PeakHours>,
     /// Days without peak hours, in days since 1970.
     pub holidays: Vec<i64>,
 }
 
-impl OffPeak {
+impl OffPeakRule {
     /// Returns the factor of a point in time in Unix seconds.
-    pub fn at(&self, at: i64) -> Factor {
+    pub fn at(&self, at: i64) -> Multiplier {
         let is_peak = self.peak.iter().any(|hours| hours.have(at));
-        if is_peak && !self.holidays.contains(&day_of(at)) { Factor::ONE } else { self.factor }
+        if is_peak && !self.holidays.contains(&day_of(at)) { Multiplier::ONE } else { self.factor }
     }
 }
 
 /// Peak hours on days of the week, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeakHours {
-    /// First day of the week; Monday is 0.
-    first: u8,
-    /// Last day of the week.
-    last: u8,
+    /// Days of the week, one bit each, from Monday.
+    days: u8,
     /// First minute of the day.
     from: u16,
     /// Minute of the day at which the hours end.
@@ -79,6 +77,11 @@ const WEEK: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const DAY_MINUTES: u16 = 24 * 60;
 
 impl PeakHours {
+    /// Returns the hours between two minutes of the day, on days of the week: one bit each, from Monday.
+    pub const fn new(days: u8, from: u16, until: u16) -> PeakHours {
+        PeakHours { days, from, until }
+    }
+
     /// Parses hours such as `Mon-Fri 01:00-04:00`.
     ///
     /// # Errors
@@ -105,22 +108,25 @@ impl PeakHours {
         if from >= until || first > last {
             return Err("the first day and hour must be before the last".to_owned());
         }
-        Ok(PeakHours { first, last, from, until })
+        let days = (first..=last).fold(0, |days, day| days | 1 << day);
+        Ok(PeakHours { days, from, until })
     }
 
     fn have(self, at: i64) -> bool {
         // 1970-01-01 was a Thursday.
         let weekday = day_of(at).saturating_add(3).rem_euclid(7);
         let minute = at.rem_euclid(DAY_SECONDS).div_euclid(60);
-        (i64::from(self.first)..=i64::from(self.last)).contains(&weekday)
+        i64::from(self.days) >> weekday & 1 != 0
             && (i64::from(self.from)..i64::from(self.until)).contains(&minute)
     }
 }
 
 impl fmt::Display for PeakHours {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let day = |day: u8| WEEK.get(usize::from(day)).copied().unwrap_or_default();
-        let PeakHours { first, last, from, until } = *self;
+        let day = |day: u32| WEEK.get(day as usize).copied().unwrap_or_default();
+        let PeakHours { days, from, until } = *self;
+        // All days that can be written are neighbors.
+        let (first, last) = (days.trailing_zeros(), 7_u32.saturating_sub(days.leading_zeros()));
         write!(f, "{}", day(first))?;
         if last != first {
             write!(f, "-{}", day(last))?;
@@ -170,20 +176,20 @@ mod tests {
     #[test]
     fn price_off_peak_is_outside_of_the_hours() {
         let peak = ["Mon-Fri 01:00-04:00", "Mon-Fri 06:00-10:00"].map(|text| PeakHours::parse(text).unwrap());
-        let half = Factor::parse("0.5").unwrap();
+        let half = Multiplier::parse("0.5").unwrap();
         let holiday = day_of(at("2026-10-01T00:00:00Z"));
-        let hours = OffPeak { factor: half, peak: peak.to_vec(), holidays: vec![holiday] };
+        let hours = OffPeakRule { factor: half, peak: peak.to_vec(), holidays: vec![holiday] };
         for (time, factor) in [
             // A Friday.
             ("2026-11-27T00:59:59Z", half),
-            ("2026-11-27T01:00:00Z", Factor::ONE),
-            ("2026-11-27T03:59:59Z", Factor::ONE),
+            ("2026-11-27T01:00:00Z", Multiplier::ONE),
+            ("2026-11-27T03:59:59Z", Multiplier::ONE),
             ("2026-11-27T04:00:00Z", half),
-            ("2026-11-27T06:00:00Z", Factor::ONE),
+            ("2026-11-27T06:00:00Z", Multiplier::ONE),
             ("2026-11-27T10:00:00Z", half),
             ("2026-11-28T01:30:00Z", half),
             ("2026-11-29T01:30:00Z", half),
-            ("2026-11-30T01:30:00Z", Factor::ONE),
+            ("2026-11-30T01:30:00Z", Multiplier::ONE),
             ("2026-10-01T01:30:00Z", half),
         ] {
             assert_eq!(hours.at(at(time)), factor, "{time}");

@@ -9,40 +9,50 @@ use crate::account::amount::{self, Amount};
 
 /// Multiple of a price, exact to six decimal places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Factor(u32);
+pub struct Multiplier(u32);
 
-impl Factor {
+impl Multiplier {
     /// Millionths of the factor 1.
     const MILLION: u32 = 1_000_000;
     /// The price itself.
-    pub const ONE: Factor = Factor(Factor::MILLION);
+    pub const ONE: Multiplier = Multiplier(Multiplier::MILLION);
     /// The largest factor.
-    pub const MAX: Factor = Factor(1_000 * Factor::MILLION);
+    pub const MAX: Multiplier = Multiplier(1_000 * Multiplier::MILLION);
 
-    /// Returns the factor of this many millionths. `None` above [`Factor::MAX`].
-    pub const fn from_millionths(millionths: u32) -> Option<Factor> {
-        if millionths <= Factor::MAX.0 { Some(Factor(millionths)) } else { None }
+    /// Returns the factor of this many millionths. `None` above [`Multiplier::MAX`].
+    pub const fn from_millionths(millionths: u32) -> Option<Multiplier> {
+        if millionths <= Multiplier::MAX.0 { Some(Multiplier(millionths)) } else { None }
+    }
+
+    /// Returns the factor of a ratio. `None` if it has more than six decimal places, or exceeds the largest factor.
+    pub fn from_ratio(numerator: u64, denominator: u64) -> Option<Multiplier> {
+        let scaled = u128::from(numerator).checked_mul(u128::from(Multiplier::MILLION))?;
+        let denominator = u128::from(denominator);
+        if scaled.checked_rem(denominator)? != 0 {
+            return None;
+        }
+        u32::try_from(scaled.checked_div(denominator)?).ok().and_then(Multiplier::from_millionths)
     }
 
     /// Returns the factor of an amount in nano-units, as configurations are read.
     ///
     /// # Errors
     /// Returns the reason if the amount has more than six decimal places or exceeds the largest factor.
-    pub fn from_nanos(nanos: i64) -> Result<Factor, String> {
+    pub fn from_nanos(nanos: i64) -> Result<Multiplier, String> {
         let millionths = nanos.checked_div(1_000).unwrap_or(0);
         if millionths.saturating_mul(1_000) != nanos {
             return Err("write at most 6 decimal places".to_owned());
         }
-        let factor = u32::try_from(millionths).ok().and_then(Factor::from_millionths);
-        factor.ok_or_else(|| format!("write a factor from 0 to {}", Factor::MAX))
+        let factor = u32::try_from(millionths).ok().and_then(Multiplier::from_millionths);
+        factor.ok_or_else(|| format!("write a factor from 0 to {}", Multiplier::MAX))
     }
 
     /// Parses a decimal.
     ///
     /// # Errors
     /// Returns the reason if the text is no decimal or no factor.
-    pub fn parse(text: &str) -> Result<Factor, String> {
-        Factor::from_nanos(amount::parse(text).map_err(|error| error.to_string())?)
+    pub fn parse(text: &str) -> Result<Multiplier, String> {
+        Multiplier::from_nanos(amount::parse(text).map_err(|error| error.to_string())?)
     }
 
     /// Returns the factor in millionths.
@@ -51,13 +61,13 @@ impl Factor {
     }
 }
 
-impl Default for Factor {
+impl Default for Multiplier {
     fn default() -> Self {
-        Factor::ONE
+        Multiplier::ONE
     }
 }
 
-impl fmt::Display for Factor {
+impl fmt::Display for Multiplier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Amount(i64::from(self.0).saturating_mul(1_000)).fmt(f)
     }
@@ -72,7 +82,7 @@ impl Scale {
     pub(super) const ONE: Scale = Scale(1_000_000_000_000_000_000_000_000);
 
     /// Returns the product of four factors. It fits: each is at most 10⁹ millionths, and 10³⁶ is less than 2¹²⁸.
-    pub(super) fn of(factors: [Factor; 4]) -> Scale {
+    pub(super) fn of(factors: [Multiplier; 4]) -> Scale {
         Scale(factors.into_iter().fold(1, |product, factor| product.saturating_mul(u128::from(factor.0))))
     }
 }
@@ -203,13 +213,18 @@ mod tests {
         for (text, factor) in
             [("1", Ok(1_000_000)), ("0.5", Ok(500_000)), ("1.666667", Ok(1_666_667)), ("0", Ok(0))]
         {
-            assert_eq!(Factor::parse(text).map(Factor::millionths), factor, "{text}");
+            assert_eq!(Multiplier::parse(text).map(Multiplier::millionths), factor, "{text}");
         }
-        assert_eq!(Factor::parse("1000").unwrap(), Factor::MAX);
+        assert_eq!(Multiplier::parse("1000").unwrap(), Multiplier::MAX);
         for text in ["1000.000001", "0.0000001", "-1", "x", ""] {
-            assert!(Factor::parse(text).is_err(), "{text}");
+            assert!(Multiplier::parse(text).is_err(), "{text}");
         }
-        assert_eq!(Factor::parse("2.50").unwrap().to_string(), "2.5");
+        assert_eq!(Multiplier::parse("2.50").unwrap().to_string(), "2.5");
+        assert_eq!(Multiplier::from_ratio(3, 2), Multiplier::parse("1.5").ok());
+        assert_eq!(
+            (Multiplier::from_ratio(5, 3), Multiplier::from_ratio(1, 0), Multiplier::from_ratio(1_001, 1)),
+            (None, None, None)
+        );
     }
 
     proptest! {
@@ -221,7 +236,7 @@ mod tests {
             let mut sum = WideSum::default();
             let mut exact = BigUint::ZERO;
             for (tokens, rate, factors) in parts {
-                let scale = Scale::of(factors.map(Factor));
+                let scale = Scale::of(factors.map(Multiplier));
                 sum.add(WideSum::product(u128::from(tokens) * u128::from(rate), scale));
                 let product = factors.iter().fold(BigUint::from(1u8), |product, factor| product * *factor);
                 exact += product * tokens * rate;

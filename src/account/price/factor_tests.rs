@@ -37,7 +37,7 @@ proptest! {
         factors in proptest::array::uniform3(0u32..10_000_000),
         odd in proptest::option::of(0u32..10_000_000),
     ) {
-        let factor = |millionths: u32| Factor::from_millionths(millionths).unwrap();
+        let factor = |millionths: u32| Multiplier::from_millionths(millionths).unwrap();
         let mut rates = Rates::default();
         for (kind, price) in [TokenKind::Input, TokenKind::CachedInput, TokenKind::Output].into_iter().zip(prices) {
             rates.set(kind, price);
@@ -52,7 +52,7 @@ proptest! {
             long: long_factors,
             tiers: vec![TierPrice { tier: ServiceTier::Flex, factor: tier, odd: odd_kinds, rates: Rates::default() }],
             regions: vec![(Region::Eu, region)],
-            off_peak: Some(OffPeak { factor: hours, ..OffPeak::default() }),
+            off_peak: Some(OffPeakRule { factor: hours, ..OffPeakRule::default() }),
             ..PriceConfig::default()
         });
         let usage = Usage { input: Some(input), cached: Some(cached), output: Some(output), ..Usage::default() };
@@ -71,10 +71,10 @@ fn cost_of_absurd_figures_with_factors_saturates() {
     }
     let price = Price::new(PriceConfig {
         rates,
-        long: Some(LongFactors { above: 1, input: Factor::MAX, output: Factor::MAX }),
-        tiers: vec![TierPrice { tier: ServiceTier::Fast, factor: Factor::MAX, ..TierPrice::default() }],
-        regions: vec![(Region::Us, Factor::MAX)],
-        off_peak: Some(OffPeak { factor: Factor::MAX, ..OffPeak::default() }),
+        long: Some(LongFactors { above: 1, input: Multiplier::MAX, output: Multiplier::MAX }),
+        tiers: vec![TierPrice { tier: ServiceTier::Fast, factor: Multiplier::MAX, ..TierPrice::default() }],
+        regions: vec![(Region::Us, Multiplier::MAX)],
+        off_peak: Some(OffPeakRule { factor: Multiplier::MAX, ..OffPeakRule::default() }),
         search: Some(i64::MAX),
         ..PriceConfig::default()
     });

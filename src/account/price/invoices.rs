@@ -21,8 +21,8 @@ fn rates(list: &str) -> Rates {
     rates
 }
 
-fn factor(text: &str) -> Factor {
-    Factor::parse(text).unwrap()
+fn factor(text: &str) -> Multiplier {
+    Multiplier::parse(text).unwrap()
 }
 
 /// A row from prices and factors of tiers (`batch 0.5, priority 2`).
@@ -88,7 +88,7 @@ fn pro_preview() -> PriceConfig {
     let row = row("input 2, cached_input 0.2, output 12", "batch 0.5, flex 0.5, priority 1.8");
     let mut row = long(row, 200_000, "2", "1.5");
     for tier in row.tiers.iter_mut().take(2) {
-        tier.odd = vec![(TokenKind::CachedInput, Factor::ONE)];
+        tier.odd = vec![(TokenKind::CachedInput, Multiplier::ONE)];
     }
     row
 }
@@ -99,7 +99,7 @@ fn grok() -> PriceConfig {
 
 fn deepseek() -> PriceConfig {
     let peak = ["Mon-Fri 01:00-04:00", "Mon-Fri 06:00-10:00"].map(|hours| PeakHours::parse(hours).unwrap());
-    let off_peak = Some(OffPeak { factor: factor("0.5"), peak: peak.to_vec(), holidays: Vec::new() });
+    let off_peak = Some(OffPeakRule { factor: factor("0.5"), peak: peak.to_vec(), holidays: Vec::new() });
     PriceConfig { off_peak, ..row("input 0.3, cached_input 0.006, output 1.2", "") }
 }
 

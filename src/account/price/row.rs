@@ -3,8 +3,8 @@
 // Money and quotas: arithmetic that overflows must not wrap, so each operation says what it does instead.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use super::calendar::{Days, OffPeak};
-use super::factor::{Factor, Scale, WideSum};
+use super::calendar::{Days, OffPeakRule};
+use super::factor::{Multiplier, Scale, WideSum};
 use super::kind::{Rates, TokenKind};
 use super::parts::{OUTPUT, input_parts, output_parts};
 use super::unit::{UnitPrice, unit_price};
@@ -29,9 +29,9 @@ pub struct PriceConfig {
     /// Prices of service tiers.
     pub tiers: Vec<TierPrice>,
     /// Factors of regions.
-    pub regions: Vec<(Region, Factor)>,
-    /// Factor of the hours outside of peak hours.
-    pub off_peak: Option<OffPeak>,
+    pub regions: Vec<(Region, Multiplier)>,
+    /// Multiplier of the hours outside of peak hours.
+    pub off_peak: Option<OffPeakRule>,
     /// Image prices; the first one that applies is charged.
     pub images: Vec<UnitPrice>,
     /// Prices per second of video; the first one that applies is charged.
@@ -47,10 +47,10 @@ pub struct PriceConfig {
 pub struct LongFactors {
     /// Input tokens that the request must exceed.
     pub above: u64,
-    /// Factor of all kinds of input.
-    pub input: Factor,
-    /// Factor of all kinds of output.
-    pub output: Factor,
+    /// Multiplier of all kinds of input.
+    pub input: Multiplier,
+    /// Multiplier of all kinds of output.
+    pub output: Multiplier,
 }
 
 /// Price of a service tier: a factor of all token prices, with exceptions.
@@ -58,10 +58,10 @@ pub struct LongFactors {
 pub struct TierPrice {
     /// Tier.
     pub tier: ServiceTier,
-    /// Factor of all kinds of tokens that have none of their own.
-    pub factor: Factor,
+    /// Multiplier of all kinds of tokens that have none of their own.
+    pub factor: Multiplier,
     /// Kinds of tokens with another factor.
-    pub odd: Vec<(TokenKind, Factor)>,
+    pub odd: Vec<(TokenKind, Multiplier)>,
     /// Kinds of tokens with a price that is no multiple.
     pub rates: Rates,
 }
@@ -85,7 +85,7 @@ impl Step {
 
 /// Row of a price, ready for use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct PriceRow {
+pub(super) struct CompiledRow {
     pub(super) config: PriceConfig,
     /// Steps with inherited prices, by ascending bound; the bound of the first one is 0.
     steps: Vec<Step>,
@@ -96,14 +96,14 @@ pub(super) struct PriceRow {
 struct Multiples<'r> {
     long: Option<LongFactors>,
     tier: Option<&'r TierPrice>,
-    region: Factor,
-    hours: Factor,
+    region: Multiplier,
+    hours: Multiplier,
 }
 
 impl Multiples<'_> {
     /// Whether nothing multiplies the prices.
     fn are_plain(&self) -> bool {
-        let is_one = |factor: Factor| factor == Factor::ONE;
+        let is_one = |factor: Multiplier| factor == Multiplier::ONE;
         self.long.is_none() && self.tier.is_none() && is_one(self.region) && is_one(self.hours)
     }
 
@@ -115,11 +115,11 @@ impl Multiples<'_> {
             let odd = tier.odd.iter().find(|(odd, _)| *odd == kind);
             odd.map_or(tier.factor, |(_, factor)| *factor)
         };
-        let tier = self.tier.filter(|_| own.is_none()).map_or(Factor::ONE, of_tier);
+        let tier = self.tier.filter(|_| own.is_none()).map_or(Multiplier::ONE, of_tier);
         let long = match self.long {
             Some(long) if kind.is_output() => long.output,
             Some(long) => long.input,
-            None => Factor::ONE,
+            None => Multiplier::ONE,
         };
         (own.unwrap_or_else(|| step.rate(kind)), Scale::of([long, tier, self.region, self.hours]))
     }
@@ -131,8 +131,8 @@ impl Multiples<'_> {
     }
 }
 
-impl PriceRow {
-    pub(super) fn new(mut config: PriceConfig) -> PriceRow {
+impl CompiledRow {
+    pub(super) fn new(mut config: PriceConfig) -> CompiledRow {
         config.steps.sort_by_key(|(above, _)| *above);
         let mut steps = Vec::with_capacity(config.steps.len().saturating_add(1));
         steps.push(Step::new(0, &config.rates));
@@ -141,7 +141,7 @@ impl PriceRow {
             below = rates.or(&below);
             steps.push(Step::new(*above, &below));
         }
-        PriceRow { config, steps }
+        CompiledRow { config, steps }
     }
 
     /// Returns whether nothing has a price.
@@ -161,7 +161,7 @@ impl PriceRow {
         let of = |tier: ServiceTier| self.config.tiers.iter().find(|price| price.tier == tier);
         let own = of(tier).or_else(|| of(tier.twin()?));
         own.or_else(|| {
-            let dearer = |price: &&TierPrice| price.factor > Factor::ONE;
+            let dearer = |price: &&TierPrice| price.factor > Multiplier::ONE;
             let known = self.config.tiers.iter().filter(dearer);
             known.max_by_key(|price| price.factor).filter(|_| tier.may_be_dearer())
         })
@@ -173,13 +173,15 @@ impl PriceRow {
         has(tier) || tier.twin().is_some_and(has) || !tier.may_be_dearer()
     }
 
-    fn region(&self, region: Option<Region>) -> Factor {
+    fn region(&self, region: Option<Region>) -> Multiplier {
         let factors = || self.config.regions.iter();
         match region {
-            None => Factor::ONE,
-            Some(Region::Unknown) => factors().map(|(_, factor)| *factor).fold(Factor::ONE, Factor::max),
+            None => Multiplier::ONE,
+            Some(Region::Unknown) => {
+                factors().map(|(_, factor)| *factor).fold(Multiplier::ONE, Multiplier::max)
+            }
             Some(region) => {
-                factors().find(|(known, _)| *known == region).map_or(Factor::ONE, |(_, factor)| *factor)
+                factors().find(|(known, _)| *known == region).map_or(Multiplier::ONE, |(_, factor)| *factor)
             }
         }
     }
@@ -189,7 +191,7 @@ impl PriceRow {
             long: self.config.long.filter(|long| input > long.above),
             tier: self.tier(terms.tier),
             region: self.region(terms.region),
-            hours: self.config.off_peak.as_ref().map_or(Factor::ONE, |hours| hours.at(terms.at)),
+            hours: self.config.off_peak.as_ref().map_or(Multiplier::ONE, |hours| hours.at(terms.at)),
         }
     }
 
@@ -284,7 +286,7 @@ impl PriceRow {
 
     /// Returns the kinds of input that cost more than plain input in at least one step or tier.
     pub(super) fn premium_input(&self) -> PremiumInputKinds {
-        let none = Multiples { long: None, tier: None, region: Factor::ONE, hours: Factor::ONE };
+        let none = Multiples { long: None, tier: None, region: Multiplier::ONE, hours: Multiplier::ONE };
         let tiers = || {
             let priced = self.config.tiers.iter().map(|tier| Multiples { tier: Some(tier), ..none });
             std::iter::once(none).chain(priced)

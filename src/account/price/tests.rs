@@ -333,7 +333,7 @@ fn any_price() -> impl Strategy<Value = Price> {
             0..4,
         )
     };
-    let factor = || (0u32..5_000_000).prop_map(|millionths| Factor::from_millionths(millionths).unwrap());
+    let factor = || (0u32..5_000_000).prop_map(|millionths| Multiplier::from_millionths(millionths).unwrap());
     let steps = proptest::collection::vec((1u64..2_000, rates()), 0..3);
     let odd = proptest::collection::vec((0usize..TokenKind::ALL.len(), factor()), 0..2)
         .prop_map(|odd| odd.into_iter().map(|(at, factor)| (TokenKind::ALL[at], factor)).collect::<Vec<_>>());

@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::account::{KeyHash, Losses};
+use crate::account::{KeyHash, Losses, TierFallback, TierPolicy};
+use crate::canonical::{ServiceTier, TierSet};
 use crate::config::{KeySettings, KeysFile, KeysFileError};
 
 const BEFORE: &str = "\
@@ -48,6 +49,10 @@ fn keys_file_new_key_is_appended_and_read_back() {
         expires: Some(expires),
         losses: Losses::Refuse,
         account: Some("acme".to_owned()),
+        tiers: TierPolicy {
+            permitted: Some(TierSet::of([ServiceTier::Flex, ServiceTier::Standard])),
+            otherwise: Some(TierFallback::Standard),
+        },
         access_key: None,
     };
     file.add("a \"quoted\" name", KeyHash::of("k1"), &entry).unwrap();
@@ -73,6 +78,8 @@ fn keys_file_new_key_is_appended_and_read_back() {
     let losses = |text| keys.find(text).unwrap().rules.losses;
     assert_eq!(keys.find("k1").unwrap().owner(), "acme");
     assert_eq!((losses("k1"), losses("k2")), (Losses::Refuse, Losses::Warn));
+    let tiers = |text| keys.find(text).unwrap().rules.tiers;
+    assert_eq!((tiers("k1"), tiers("k2")), (entry.tiers, TierPolicy::default()));
 }
 
 #[test]

@@ -135,6 +135,9 @@ impl Head<'_> {
             "service_tier": "standard",
             "inference_geo": "not_available",
         });
+        if let Some(members) = usage.as_object_mut().filter(|_| self.asked.fast) {
+            members.insert("speed".to_owned(), json!("fast"));
+        }
         if ended {
             self.add_thinking_tokens(&mut usage);
         }

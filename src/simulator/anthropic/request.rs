@@ -56,6 +56,8 @@ pub(super) struct Asked {
     pub(super) ask: Ask,
     pub(super) stream: bool,
     pub(super) thinking: Thinking,
+    /// The request asks for the fast mode.
+    pub(super) fast: bool,
 }
 
 /// Parses a message request.
@@ -76,6 +78,11 @@ pub(super) fn messages(body: &Value, version: Version) -> Result<Asked, ApiError
     check_model(&fields, &asked, max_tokens)?;
     asked.ask.stop = stop(&fields)?;
     asked.stream = fields.boolean("stream")?.unwrap_or(false);
+    asked.fast = match fields.string("speed")? {
+        None | Some("standard") => false,
+        Some("fast") => true,
+        Some(_) => return Err(should_be("speed", "'standard' or 'fast'")),
+    };
     match fields.string("service_tier")? {
         None | Some("auto" | "standard_only") => Ok(asked),
         Some(_) => Err(should_be("service_tier", "'auto' or 'standard_only'")),
@@ -129,7 +136,7 @@ fn shared(fields: &Fields<'_>, version: Version, max_tokens: Option<i64>) -> Res
     ask.thinking = thinking != Thinking::Off;
     let weight = |name: &str| fields.get(name).map_or(0, weigh);
     ask.prompt_tokens = tokens(weight("tools") + weight("system") + weight("messages"));
-    Ok(Asked { ask, stream: false, thinking })
+    Ok(Asked { ask, stream: false, thinking, fast: false })
 }
 
 /// Returns the texts of the system prompt.

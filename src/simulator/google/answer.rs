@@ -206,7 +206,7 @@ impl Head<'_> {
         if said.thoughts > 0 {
             insert("thoughtsTokenCount", json!(said.thoughts));
         }
-        insert("serviceTier", json!("standard"));
+        insert("serviceTier", json!(self.asked.tier));
         usage
     }
 

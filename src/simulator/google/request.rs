@@ -19,6 +19,8 @@ pub(super) struct Asked {
     /// The model signs its calls and texts.
     pub(super) signs: bool,
     pub(super) call_ids: bool,
+    /// Service tier that the answer states.
+    pub(super) tier: &'static str,
 }
 
 /// Parses a generation request.
@@ -76,7 +78,15 @@ fn read(body: &Value, model: &str) -> Result<Asked, ApiError> {
     ask.stop = list(config, "stopSequences").iter().filter_map(|s| s.as_str().map(str::to_owned)).collect();
     let weight = |name: &str| get(body, name).map_or(0, weigh);
     ask.prompt_tokens = tokens(weight("contents") + weight("systemInstruction") + weight("tools"));
-    Ok(Asked { ask, candidates, show_thoughts, signs: third || thinks, call_ids: third })
+    let tier = match get(body, "serviceTier").and_then(Value::as_str) {
+        None | Some("unspecified" | "standard") => "standard",
+        Some("flex") => "flex",
+        Some("priority") => "priority",
+        Some(other) => {
+            return Err(ApiError::invalid(format!("Invalid value at 'service_tier': \"{other}\"")));
+        }
+    };
+    Ok(Asked { ask, candidates, show_thoughts, signs: third || thinks, call_ids: third, tier })
 }
 
 /// Refuses what this model does not take.

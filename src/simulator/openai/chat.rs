@@ -67,6 +67,8 @@ pub(super) struct Chat {
     pub(super) logprobs: Option<usize>,
     /// The request has the older `functions` instead of `tools`.
     pub(super) functions: bool,
+    /// Service tier that the answer states.
+    pub(super) tier: &'static str,
 }
 
 pub(super) fn answer(call: &Call<'_>, body: &Value, ids: Ids) -> Result<Reply, ApiError> {
@@ -144,7 +146,8 @@ fn read(body: &Value) -> Result<Chat, ApiError> {
         Some(true) => Some(fields.integer("top_logprobs", 0)?.unwrap_or(0).min(20) as usize),
         _ => None,
     };
-    Ok(Chat { ask, choices, stream, include_usage, logprobs, functions })
+    let tier = super::service_tier::served_tier(fields, &[])?;
+    Ok(Chat { ask, choices, stream, include_usage, logprobs, functions, tier })
 }
 
 /// Refuses unknown members. Reasoning models and older ones have different error texts.

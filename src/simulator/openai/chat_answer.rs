@@ -42,7 +42,7 @@ impl Head<'_> {
             })
             .collect();
         json!({"id": self.id, "object": "chat.completion", "created": self.created, "model": self.chat.ask.model,
-               "choices": choices, "usage": self.usage(plans), "service_tier": "default",
+               "choices": choices, "usage": self.usage(plans), "service_tier": self.chat.tier,
                "system_fingerprint": null})
     }
 
@@ -170,7 +170,7 @@ impl Head<'_> {
 
     fn chunk(&self, choices: Value, usage: Option<Value>) -> Value {
         let mut chunk = json!({"id": self.id, "object": "chat.completion.chunk", "created": self.created,
-                               "model": self.chat.ask.model, "service_tier": "default",
+                               "model": self.chat.ask.model, "service_tier": self.chat.tier,
                                "system_fingerprint": null, "choices": choices});
         if let Some(members) = chunk.as_object_mut().filter(|_| self.chat.include_usage) {
             members.insert("usage".to_owned(), usage.unwrap_or(Value::Null));

@@ -19,6 +19,7 @@ mod input;
 mod models;
 mod response_answer;
 mod responses;
+mod service_tier;
 pub(super) mod socket;
 mod store;
 mod tools;

@@ -245,7 +245,7 @@ impl Head<'_> {
                "prompt_cache_retention": or("prompt_cache_retention", json!("in_memory")),
                "reasoning": {"effort": inner("reasoning", "effort"), "summary": inner("reasoning", "summary")},
                "safety_identifier": echo("safety_identifier"),
-               "service_tier": if ended { "default" } else { "auto" }, "store": self.asked.store,
+               "service_tier": if ended { self.asked.tier } else { "auto" }, "store": self.asked.store,
                "temperature": or("temperature", json!(1.0)),
                "text": {"format": self.format(), "verbosity": match inner("text", "verbosity") {
                    Value::Null => json!("medium"),

@@ -74,6 +74,8 @@ pub(super) struct Asked<'a> {
     pub(super) encrypted: bool,
     /// The request asks for a compaction instead of a message.
     pub(super) compacts: bool,
+    /// Service tier that the answer states.
+    pub(super) tier: &'static str,
     /// Items of the previous responses.
     pub(super) history: Vec<Value>,
     /// Items of this request.
@@ -133,6 +135,7 @@ fn read<'a>(
     }
     fields.only(known)?;
     let model = super::model(Some(fields.string("model")?.ok_or_else(|| missing("model"))?))?;
+    let tier = super::service_tier::served_tier(fields, &["ultrafast"])?;
     check_sampling(fields, model)?;
     let history = match fields.string("previous_response_id")? {
         None => Vec::new(),
@@ -190,6 +193,7 @@ fn read<'a>(
         summary,
         encrypted,
         compacts,
+        tier,
         history,
         input: items,
     })

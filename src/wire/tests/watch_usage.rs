@@ -1,6 +1,6 @@
 //! Tests of usage in each format's own counts, before normalization.
 
-use crate::canonical::Usage;
+use crate::canonical::{Region, ServiceTier, Usage};
 use crate::wire::watch::{answer, frame};
 use crate::wire::{Format, embeddings};
 
