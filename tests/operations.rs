@@ -83,6 +83,7 @@ fn operations_page_lists_every_access_log_field() {
             ..Usage::default()
         },
         cost: Some(1_500_000_000),
+        tier: text,
         request_bytes: 1,
         response_bytes: 1,
         frames: 1,

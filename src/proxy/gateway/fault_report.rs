@@ -13,7 +13,16 @@ use crate::route::target_handle::BreakerChange;
 use crate::telemetry::facts::EventKind;
 use crate::wire::error as wire_error;
 use crate::wire::finish_words;
+use crate::wire::overflow;
 use crate::wire::watch::StreamEnd;
+
+/// Restates a context overflow in the words of the client's format. A provider of the same format has used its own
+/// words, which stay.
+pub(super) fn restate_overflow(ctx: &Context, error: &mut ApiError) {
+    if let Some(plan) = ctx.attempt().filter(|plan| plan.api.error_format() != ctx.format) {
+        overflow::restate(ctx.format, error, ctx.expected_input(), plan.model.context_window);
+    }
+}
 
 impl Gateway {
     /// Counts the duration of the latest attempt, which ends now, if metrics are exported.

@@ -35,7 +35,7 @@ use crate::translate::verbatim::Arrival;
 use crate::translate::{Exchange, StreamError, Translated, Verbatim};
 use crate::wire::error::{self as wire_error, ProviderError};
 use crate::wire::path::Action;
-use crate::wire::{Api, Format, converse, messages, overflow};
+use crate::wire::{Api, Format, converse, messages};
 
 /// Upstream response headers that are forwarded to the client.
 const FORWARDED_HEADERS: [HeaderName; 6] = [
@@ -363,7 +363,7 @@ impl Gateway {
                 told
             }
             None => {
-                restate_overflow(ctx, &mut error);
+                super::fault_report::restate_overflow(ctx, &mut error);
                 wire_error::body(ctx.error_format(), &error, ctx.id.as_str()).freeze()
             }
         };
@@ -415,16 +415,8 @@ impl Gateway {
         let provider = ctx.target().map(|target| &target.provider);
         error.message = redact_secrets(provider, error.message.into_owned()).into();
         advise_delay(ctx, &mut error);
-        restate_overflow(ctx, &mut error);
+        super::fault_report::restate_overflow(ctx, &mut error);
         error
-    }
-}
-
-/// Restates a context overflow in the words of the client's format. A provider of the same format has used its own
-/// words, which stay.
-fn restate_overflow(ctx: &Context, error: &mut ApiError) {
-    if let Some(plan) = ctx.attempt().filter(|plan| plan.api.error_format() != ctx.format) {
-        overflow::restate(ctx.format, error, ctx.expected_input(), plan.model.context_window);
     }
 }
 
