@@ -90,6 +90,9 @@ fn counted() -> Metrics {
     metrics.proxy_headers_refused.with_label_values(&["missing"]).inc();
     metrics.websocket_closes.with_label_values(&["client"]).inc();
     metrics.usage_bounded.with_label_values(&["p"]).inc();
+    for counter in [&metrics.tier_requests, &metrics.tier_cost, &metrics.unpriced_tiers] {
+        counter.with_label_values(&["m", "p", "priority"]).inc();
+    }
     metrics.store_operations.with_label_values(&["keep", "done"]).inc();
     metrics.admin_logins.with_label_values(&["token", "accepted"]).inc();
     metrics.credential_renewals.with_label_values(&["p", "renewed"]).inc();
