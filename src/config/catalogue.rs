@@ -6,12 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::civil::Date;
 
+use super::catalogue_rows;
 use super::report::{Problem, Report};
 use super::routes::ReadFile;
-use crate::account::price::{Price, PriceConfig, Rates, TokenKind, UnitPrice};
-use crate::catalogue::{
-    Catalogue, DatedPrice, ListedPrice, LongRule, PriceFactor, TokenRate, UnitRate, day_of,
-};
+use crate::account::price::Price;
+use crate::catalogue::{Catalogue, day_of};
 use crate::provider::{Provider, ProviderKind};
 use crate::route::Target;
 
@@ -65,13 +64,11 @@ pub fn catalogue_provider<'c>(catalogue: &'c Catalogue, provider: &Provider) -> 
 /// Prices and limits that the catalogue gives to targets.
 pub(super) struct CataloguePrices<'c> {
     catalogue: &'c Catalogue,
-    /// Day on which the configuration is loaded.
-    day: Date,
 }
 
 impl<'c> CataloguePrices<'c> {
     pub(super) fn new(catalogue: &'c Catalogue) -> Self {
-        CataloguePrices { catalogue, day: today() }
+        CataloguePrices { catalogue }
     }
 
     /// Gives each target without a price of its own that of the catalogue. Returns the price of the model: that of the first
@@ -103,71 +100,15 @@ impl<'c> CataloguePrices<'c> {
     fn price(&self, target: &Target) -> Option<Arc<Price>> {
         let provider = catalogue_provider(self.catalogue, &target.provider)?;
         let mut names = [Some(&*target.model), target.family.as_deref()].into_iter().flatten();
-        names.find_map(|name| listed_price(self.catalogue, provider, name, self.day))
+        names.find_map(|name| listed_price(self.catalogue, provider, name))
     }
 }
 
-/// Returns the price of a name at a provider of the catalogue on a day. A row that has ended without another one still counts: a
-/// request is not free because a list is old.
-pub(super) fn listed_price(
-    catalogue: &Catalogue,
-    provider: &str,
-    name: &str,
-    day: Date,
-) -> Option<Arc<Price>> {
-    let prices = catalogue.prices(provider, name);
-    let holds = |price: &&DatedPrice<'_>| {
-        price.from.is_none_or(|from| from <= day) && price.until.is_none_or(|until| day <= until)
-    };
-    let row = prices.iter().find(holds).or(prices.last())?.row;
-    let region = catalogue.region_of(name);
-    let factor = row.regions.iter().find(|(key, _)| Some(&**key) == region);
-    Some(Arc::new(price_of(row, factor.map_or(PriceFactor::ONE, |(_, factor)| *factor))))
-}
-
-/// Converts a row of the catalogue: its standard tier, in one region.
-fn price_of(row: &ListedPrice, region: PriceFactor) -> Price {
-    let rates = rates_of(&row.rates, |_| region);
-    let mut tiers: Vec<(u64, Rates)> = Vec::new();
-    if let Some(LongRule { above, input, output }) = row.long {
-        let factor = |kind: &str| if is_output(kind) { times(output, region) } else { times(input, region) };
-        tiers.push((above, rates_of(&row.rates, factor)));
-    }
-    tiers.extend(row.steps.iter().map(|step| (step.above, rates_of(&step.rates, |_| region))));
-    Price::new(PriceConfig {
-        rates,
-        tiers,
-        images: row.images.iter().map(unit_of).collect(),
-        video_seconds: row.video_seconds.iter().map(unit_of).collect(),
-        search: row.search,
-        request: row.request,
-    })
-}
-
-fn is_output(kind: &str) -> bool {
-    kind == "reasoning" || kind.ends_with("output")
-}
-
-fn times(a: PriceFactor, b: PriceFactor) -> PriceFactor {
-    PriceFactor {
-        numerator: a.numerator.saturating_mul(b.numerator),
-        denominator: a.denominator.saturating_mul(b.denominator),
-    }
-}
-
-/// Returns the rates times a factor, rounded up to a nano-unit. Kinds that the gateway does not count are left out.
-fn rates_of(listed: &[TokenRate], factor: impl Fn(&str) -> PriceFactor) -> Rates {
-    let mut rates = Rates::default();
-    for rate in listed {
-        let Some(kind) = TokenKind::ALL.into_iter().find(|kind| kind.name() == rate.kind) else { continue };
-        let PriceFactor { numerator, denominator } = factor(rate.kind);
-        let product = u128::from(rate.nanos.unsigned_abs()).saturating_mul(u128::from(numerator));
-        let nanos = product.div_ceil(u128::from(denominator.max(1)));
-        rates.set(kind, i64::try_from(nanos).unwrap_or(i64::MAX));
-    }
-    rates
-}
-
-fn unit_of(unit: &UnitRate) -> UnitPrice {
-    UnitPrice { size: unit.size.clone(), quality: unit.quality.clone(), price: unit.nanos }
+/// Returns the price of a name at a provider of the catalogue: its rows by date. The last row has no end: a request is not free
+/// because a list is old.
+pub(super) fn listed_price(catalogue: &Catalogue, provider: &str, name: &str) -> Option<Arc<Price>> {
+    let hours = catalogue.provider(provider).and_then(|provider| provider.off_peak.as_ref());
+    let mut rows = catalogue_rows::rows(&catalogue.prices(provider, name), hours);
+    rows.iter_mut().max_by_key(|row| row.days.from)?.days.until = None;
+    Some(Arc::new(Price::of_rows(rows)))
 }

@@ -11,11 +11,11 @@ use crate::canonical::{Region, ServiceTier};
 use crate::catalogue::{self, DatedPrice, TokenRate, UnitRate};
 
 /// Converts the prices of a name at a provider, with the provider's hours, to the rows of a price.
-pub(super) fn rows(prices: &[DatedPrice<'_>], hours: Option<&catalogue::OffPeak>) -> Vec<PriceConfig> {
+pub(super) fn rows(prices: &[DatedPrice<'_>], hours: Option<&catalogue::ReducedHours>) -> Vec<PriceConfig> {
     prices.iter().map(|price| row(price, hours)).collect()
 }
 
-fn row(dated: &DatedPrice<'_>, hours: Option<&catalogue::OffPeak>) -> PriceConfig {
+fn row(dated: &DatedPrice<'_>, hours: Option<&catalogue::ReducedHours>) -> PriceConfig {
     let row = dated.row;
     let base = rates(&row.rates);
     let tiers = row.tiers.iter().filter_map(|(name, factor)| {
@@ -52,7 +52,7 @@ fn row(dated: &DatedPrice<'_>, hours: Option<&catalogue::OffPeak>) -> PriceConfi
 }
 
 /// Returns the price of a tier. A ratio that is no decimal, such as 5/3, is applied to the amounts, so that it stays exact.
-fn tier(tier: ServiceTier, ratio: &catalogue::Factor, base: &Rates, odd: &Rates) -> TierPrice {
+fn tier(tier: ServiceTier, ratio: &catalogue::PriceFactor, base: &Rates, odd: &Rates) -> TierPrice {
     let exact = Multiplier::from_ratio(ratio.numerator, ratio.denominator);
     let mut rates = Rates::default();
     for kind in TokenKind::ALL {
@@ -66,14 +66,14 @@ fn tier(tier: ServiceTier, ratio: &catalogue::Factor, base: &Rates, odd: &Rates)
 }
 
 /// Returns the exact product; `None` if it is no whole number of nano-units.
-fn applied(nanos: i64, ratio: &catalogue::Factor) -> Option<i64> {
+fn applied(nanos: i64, ratio: &catalogue::PriceFactor) -> Option<i64> {
     let product = i128::from(nanos) * i128::from(ratio.numerator);
     let denominator = i128::from(ratio.denominator);
     (product.checked_rem(denominator)? == 0).then(|| i64::try_from(product / denominator).ok()).flatten()
 }
 
 /// Returns a factor, rounded up to six decimal places.
-fn rounded(ratio: &catalogue::Factor) -> Multiplier {
+fn rounded(ratio: &catalogue::PriceFactor) -> Multiplier {
     let scaled = u128::from(ratio.numerator) * 1_000_000;
     let millionths = scaled.div_ceil(u128::from(ratio.denominator.max(1)));
     u32::try_from(millionths).ok().and_then(Multiplier::from_millionths).unwrap_or(Multiplier::MAX)
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn catalogue_ratio_that_is_no_decimal_stays_exact() {
-        let ratio = catalogue::Factor { numerator: 5, denominator: 3 };
+        let ratio = catalogue::PriceFactor { numerator: 5, denominator: 3 };
         let mut base = Rates::default();
         base.set(TokenKind::Input, 150_000_000);
         base.set(TokenKind::Output, 100_000_001);

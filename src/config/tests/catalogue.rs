@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use super::super::{Loaded, NoSecrets, Reloader, Report, load};
-use crate::account::price::TokenKind;
+use crate::account::price::{self, Days, PriceConfig, Rates, Terms, TokenKind};
+use crate::canonical::Usage;
+use crate::canonical::time::{DAY_SECONDS, day_of_date};
 use crate::catalogue::Catalogue;
 
 /// Routes of the tests.
@@ -76,8 +78,10 @@ fn read(folder: &Path) -> Result<Loaded, Report> {
 /// Price of input tokens of a model at a target, in thousandths per million.
 fn input(loaded: &Loaded, id: &str, target: usize) -> Option<i64> {
     let model = loaded.snapshot.routes.models().iter().find(|model| &*model.id == id).unwrap();
-    let rate = model.price_at(target).config().rates.configured(TokenKind::Input);
-    rate.map(|nanos| nanos / 1_000_000)
+    let price = model.price_at(target);
+    let terms = Terms { at: price::now(), region: model.targets[target].region, ..Terms::default() };
+    let cost = price.cost(&Usage { input: Some(1_000_000), ..Usage::default() }, &[], &terms);
+    (!price.is_unknown(terms.at)).then_some(cost / 1_000_000)
 }
 
 #[test]
@@ -179,7 +183,7 @@ fn catalogue_is_read_again_by_a_reload_and_refused_as_a_whole() {
         let snapshot: &crate::snapshot::Snapshot = &snapshots[at];
         let models = snapshot.routes.models();
         let model = models.iter().find(|model| &*model.id == "listed").unwrap();
-        model.price_at(0).config().rates.configured(TokenKind::Input)
+        model.price_at(0).row_at(price::now()).unwrap().rates.configured(TokenKind::Input)
     };
     assert_eq!(price(0), Some(1_250_000_000));
 
@@ -187,6 +191,29 @@ fn catalogue_is_read_again_by_a_reload_and_refused_as_a_whole() {
     let outcome = reloader.reload();
     assert!(outcome.refused.unwrap().to_string().contains("input costs more than output"));
     assert_eq!(installed.lock().unwrap().len(), 1);
+}
+
+/// Returns a row without the factors that the file of list prices has not, and with amounts for long requests.
+fn standard(row: &PriceConfig) -> PriceConfig {
+    let mut steps = row.steps.clone();
+    if let Some(long) = row.long {
+        let mut rates = Rates::default();
+        for kind in TokenKind::ALL {
+            let factor = if kind.is_output() { long.output } else { long.input };
+            let times = |nanos: i64| (nanos * i64::from(factor.millionths()) + 999_999) / 1_000_000;
+            row.rates.configured(kind).into_iter().for_each(|nanos| rates.set(kind, times(nanos)));
+        }
+        steps.push((long.above, rates));
+    }
+    PriceConfig {
+        days: Days::default(),
+        long: None,
+        tiers: Vec::new(),
+        regions: Vec::new(),
+        off_peak: None,
+        steps,
+        ..row.clone()
+    }
 }
 
 /// The file of list prices that packages install says the same as the catalogue, name by name: two files, one truth.
@@ -201,15 +228,17 @@ fn list_prices_are_those_of_the_catalogue() {
     let table: toml::Table = text.parse().unwrap();
     let names =
         table["price"].as_array().unwrap().iter().flat_map(|price| price["models"].as_array().unwrap());
+    let at = day_of_date(catalogue.edition()) * DAY_SECONDS;
     let (mut compared, mut faults) = (0, Vec::new());
     for name in names.map(|name| name.as_str().unwrap()).filter(|name| !name.contains('*')) {
         let price = list.find(std::iter::once(name)).unwrap();
         let providers = catalogue.providers().iter().filter(|provider| provider.same_as.is_none());
         let listed: Vec<_> = providers
-            .filter_map(|provider| listed_price(catalogue, &provider.id, name, catalogue.edition()))
+            .filter_map(|provider| listed_price(catalogue, &provider.id, name))
+            .filter_map(|price| price.row_at(at).map(standard))
             .collect();
         compared += usize::from(!listed.is_empty());
-        if !listed.is_empty() && !listed.iter().any(|listed| **listed == *price) {
+        if !listed.is_empty() && !listed.iter().any(|listed| Some(listed) == price.rows().next()) {
             faults.push(format!("{name}: {price:?}\n  catalogue: {listed:?}"));
         }
     }
