@@ -194,7 +194,9 @@ fn catalogue_is_read_again_by_a_reload_and_refused_as_a_whole() {
 }
 
 /// Returns a row without the factors that the file of list prices has not, and with amounts for long requests.
-fn standard(row: &PriceConfig) -> PriceConfig {
+fn standard(row: &PriceConfig, region: Option<&str>) -> PriceConfig {
+    let factor = row.regions.iter().find(|(own, _)| Some(own.name()) == region);
+    let row = factor.map_or_else(|| row.clone(), |(_, factor)| times_region(row, factor.millionths()));
     let mut steps = row.steps.clone();
     if let Some(long) = row.long {
         let mut rates = Rates::default();
@@ -212,8 +214,22 @@ fn standard(row: &PriceConfig) -> PriceConfig {
         regions: Vec::new(),
         off_peak: None,
         steps,
-        ..row.clone()
+        ..row
     }
+}
+
+/// Returns a row with the amounts of a region.
+fn times_region(row: &PriceConfig, millionths: u32) -> PriceConfig {
+    let times = |rates: &Rates| {
+        let mut scaled = Rates::default();
+        for kind in TokenKind::ALL {
+            let amount = |nanos: i64| (nanos * i64::from(millionths) + 999_999) / 1_000_000;
+            rates.configured(kind).into_iter().for_each(|nanos| scaled.set(kind, amount(nanos)));
+        }
+        scaled
+    };
+    let steps = row.steps.iter().map(|(above, rates)| (*above, times(rates))).collect();
+    PriceConfig { rates: times(&row.rates), steps, ..row.clone() }
 }
 
 /// The file of list prices that packages install says the same as the catalogue, name by name: two files, one truth.
@@ -235,7 +251,7 @@ fn list_prices_are_those_of_the_catalogue() {
         let providers = catalogue.providers().iter().filter(|provider| provider.same_as.is_none());
         let listed: Vec<_> = providers
             .filter_map(|provider| listed_price(catalogue, &provider.id, name))
-            .filter_map(|price| price.row_at(at).map(standard))
+            .filter_map(|price| price.row_at(at).map(|row| standard(row, catalogue.region_of(name))))
             .collect();
         compared += usize::from(!listed.is_empty());
         if !listed.is_empty() && !listed.iter().any(|listed| Some(listed) == price.rows().next()) {
