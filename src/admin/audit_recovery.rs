@@ -134,7 +134,7 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let is_zombie = || ProcessStat::of(&child.id().to_string()).is_some_and(|stat| stat.is_zombie);
         while !is_zombie() {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::yield_now();
         }
         begin("zombie", json!({}), child.id());
         // The id has another process by now.

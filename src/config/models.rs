@@ -112,13 +112,7 @@ pub(super) fn read(
     let resumes = resumes.filter(|_| retry.resume);
     let timeouts = table.table("timeouts", read_timeouts).unwrap_or_default();
     let fallback = read_fallback(table);
-    let pays_answered = table.get("fallback_price").and_then(|value| {
-        value.parsed(|text| match text {
-            "answered" => Ok(true),
-            "requested" => Ok(false),
-            other => Err(one_of(other, &["answered", "requested"])),
-        })
-    });
+    let pays_answered = pays_answered(table);
     let (mut targets, mut seen): (Vec<Target>, _) = (Vec::new(), HashSet::new());
     let list = table.require("targets", "targets = [{ provider = \"openai\", model = \"gpt-4o\" }]");
     if let Some(list) = &list {
@@ -174,6 +168,15 @@ pub(super) fn read(
     };
     let pays_answered = pays_answered.unwrap_or(true);
     Some(Draft { model, file, targets: targets_at, fallback, pays_answered, resumes })
+}
+
+/// Reads whether a fallback costs what the model that answered costs. `None` if nothing is said.
+fn pays_answered(table: &ConfigTable<'_>) -> Option<bool> {
+    table.get("fallback_price")?.parsed(|text| match text {
+        "answered" => Ok(true),
+        "requested" => Ok(false),
+        other => Err(one_of(other, &["answered", "requested"])),
+    })
 }
 
 fn read_fallback(table: &ConfigTable<'_>) -> Vec<(Box<str>, Position)> {

@@ -19,7 +19,7 @@ pub(super) enum FrameEdit<'f> {
     /// Removed.
     Drop,
     /// The usage chunk is inserted before the frame, whose data this is.
-    InsertUsage(&'f str, &'f UsageChunk, Usage),
+    InsertUsage(&'f str, &'f UsageChunk, Box<Usage>),
     /// A range of the data, the model's name, is replaced.
     Rename(&'f str, Range<usize>, &'f EscapedString),
 }
@@ -76,7 +76,7 @@ pub(super) fn read<'f>(
         && !meter.usage().is_known()
         && let Some(usage) = meter.count_missing(true)
     {
-        return Ok(FrameEdit::InsertUsage(data, chunk, usage));
+        return Ok(FrameEdit::InsertUsage(data, chunk, Box::new(usage)));
     }
     Ok(match (&changes.model, sight.model_at) {
         (Some(model), Some(at)) => FrameEdit::Rename(data, at, model),

@@ -300,12 +300,7 @@ fn run<E: From<EncodeError>>(
     // Chat to chat: members that only this format has are no loss. The chat encoder would drop those that the dialect
     // does not list, so they are appended unchanged, because the client named them explicitly.
     let anew = ask.client == Format::Chat && ask.provider == Format::Chat;
-    let refuses_added = ask.dialect.refuses.intersects(RequestFeatures::ADDED_MEMBER);
-    let is_own = |extra: &Extra<'_>| !(refuses_added && chat::request::is_of_parameters(extra.name));
-    let mut own = Vec::new();
-    if anew {
-        (own, request.extra) = std::mem::take(&mut request.extra).into_iter().partition(is_own);
-    }
+    let own = if anew { own_members(&mut request, ask.dialect) } else { Vec::new() };
     encode_request(ask.provider, &request, ask.dialect, &mut notes, &mut out);
     if let Some(refusal) = notes.take_refusal() {
         return Err(EncodeError { error: *refusal, losses: notes.losses().to_vec() }.into());
@@ -318,6 +313,15 @@ fn run<E: From<EncodeError>>(
     let (body, items) = (out.finish(), items.unwrap_or_default());
     debug_assert!(request.source.is_none() || !leaks_envelope(ask.provider.api(), body.pieces()));
     Ok(Outgoing { body, copied, restore, reply, losses, items, breakpoints })
+}
+
+/// Takes out the members that only the chat format has and that the target does not refuse.
+fn own_members<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>) -> Vec<Extra<'a>> {
+    let refuses_added = dialect.refuses.intersects(RequestFeatures::ADDED_MEMBER);
+    let is_own = |extra: &Extra<'_>| !(refuses_added && chat::request::is_of_parameters(extra.name));
+    let (own, rest) = std::mem::take(&mut request.extra).into_iter().partition(is_own);
+    request.extra = rest;
+    own
 }
 
 /// Replaces a schema by the object in its text: Converse carries a schema as a string. Its decoder has checked that the

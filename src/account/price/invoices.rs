@@ -145,6 +145,7 @@ fn usage(figures: &str) -> Usage {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn price_invoices_worked_by_hand() {
     use ServiceTier::*;
     let one = |row: PriceConfig| Price::new(row);

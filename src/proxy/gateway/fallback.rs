@@ -15,7 +15,7 @@ use super::compaction::CompactionPlan;
 use super::context::Context;
 use super::guardrail::check_guardrail;
 use super::prompt_cache::CachedPrompt;
-use super::refit::{Refit, doubtful};
+use super::refit::{Refit, asked_first};
 use super::retry_state::{RetryState, RouteRequest};
 use super::selection::{BodyRef, Selection, resolve_upstream_api};
 use super::spans;
@@ -175,7 +175,7 @@ impl Gateway {
         let lane = ctx.active.upstream_route(&self.metrics, label, model, index, upstream);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
         let asks = asks && upstream == api && ctx.phase.suspended().is_none();
-        let doubtful = asks.then(|| doubtful(lane.refuses(), lane.refused(), api, &body)).unwrap_or_default();
+        let doubtful = asked_first(asks, &lane, api, &body);
         let chosen = Selection {
             refuses: lane.refuses().without(doubtful),
             model: model.clone(),

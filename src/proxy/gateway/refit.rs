@@ -11,6 +11,7 @@ use super::retry_state::{RetryState, RouteRequest};
 use super::selection::BodyRef;
 use crate::canonical::RequestFeatures;
 use crate::proxy::Gateway;
+use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::pick::PickRequest;
 use crate::wire::Api;
 use crate::wire::request::Body;
@@ -53,6 +54,14 @@ pub(super) fn doubtful(
     let held = body.features(refuses).common(refuses);
     let is_of_another = held.without(RequestFeatures::CHOICES) != RequestFeatures::NONE;
     if is_of_another || held.intersects(refused) { RequestFeatures::NONE } else { held }
+}
+
+/// Returns what of a body's features the provider is asked about at a target; nothing unless the gateway `asks`.
+pub(super) fn asked_first(asks: bool, route: &UpstreamRoute, api: Api, body: &Body) -> RequestFeatures {
+    match asks {
+        true => doubtful(route.refuses(), route.refused(), api, body),
+        false => RequestFeatures::NONE,
+    }
 }
 
 /// Returns whether the refusal of an attempt may concern what its body holds, so that the body must be kept.
