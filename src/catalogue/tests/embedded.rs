@@ -113,7 +113,8 @@ fn names_of_requests_are_found() {
     for (name, family, how) in [
         ("gpt-6.2-sol-2026-11-17", "gpt-6-always", How::Listed),
         ("gpt-6.9-sol", "gpt-6-always", How::Guessed),
-        ("gpt-7", "openai", How::Guessed),
+        ("gpt-7", "gpt-6-always", How::Guessed),
+        ("gpt-of-ours", "openai", How::Guessed),
         ("gpt-5.6-sol", "gpt-5.6", How::Listed),
         ("gpt-5-mini-2025-08-07", "gpt-5", How::Listed),
         ("GPT-4o-2024-11-20", "gpt-4", How::Listed),
