@@ -121,7 +121,7 @@ fn check_names_models_without_facts_or_prices_and_ends_ahead() {
         &out,
         &[
             "over.toml",
-            "facts are guessed by those of openai: new",
+            "facts are guessed by those of gpt-6-always: new",
             "no price is known at openai: new",
             "no facts are known: mine",
             "no price is known at local, which the catalogue does not have: mine",

@@ -317,6 +317,7 @@ fn dialect(request: &Request<'_>) -> Dialect<'static> {
             Thinking::Effort(_) => ReasoningSupport::efforts(Effort::Minimal, Effort::Max, true),
             _ => ReasoningSupport::Budget { min: 0, max: u64::MAX, off: true },
         },
+        signed_calls: true,
         developer_role: true,
         max_completion_tokens: true,
         system_in_middle: false,

@@ -254,7 +254,7 @@ fn settled<'a>(mut request: Request<'a>, joined: &'a mut String) -> Request<'a> 
         let turn = Turn::new(model_gateway::canonical::Role::System, vec![Block::text(text)]);
         request.turns.insert(0, turn);
     }
-    request.store = Some(request.store.unwrap_or(false));
+    request.store = Some(request.store.unwrap_or(true));
     for tool in &mut request.tools {
         if tool.kind == ToolKind::Function {
             tool.strict = Some(tool.strict.unwrap_or(false));

@@ -67,6 +67,9 @@ pub struct Usage {
     pub written: Option<u64>,
     /// Service tier in which the provider served the response, as it says.
     pub tier: Option<ServiceTier>,
+    /// Service tier that the provider says in words for its traffic, which formats of clients do not have: it is charged,
+    /// and not told. The tier itself counts first.
+    pub traffic: Option<ServiceTier>,
     /// Region in which the provider served the response, as it says. `Some(None)` for none with a price of its own.
     pub region: Option<Option<Region>>,
 }
@@ -77,6 +80,7 @@ impl Usage {
     /// last report of some providers has a zero there that means "unchanged".
     pub fn update(&mut self, later: &Usage) {
         self.tier = later.tier.or(self.tier);
+        self.traffic = later.traffic.or(self.traffic);
         self.region = later.region.or(self.region);
         fn take(slot: &mut Option<u64>, value: Option<u64>) {
             if value.is_some() {
@@ -113,6 +117,7 @@ impl Usage {
     /// Adds the usage of another response. Unknown figures count as zero if the other response has them.
     pub fn add(&mut self, other: &Usage) {
         self.tier = other.tier.or(self.tier);
+        self.traffic = other.traffic.or(self.traffic);
         self.region = other.region.or(self.region);
         let sum = |slot: &mut Option<u64>, value: Option<u64>| {
             if let Some(value) = value {

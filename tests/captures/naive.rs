@@ -22,7 +22,14 @@ impl Notes {
     pub(crate) fn differ(&self, meter: &Meter) -> Option<String> {
         let id = self.id.get(..MAX_ID).unwrap_or(&self.id);
         // These two fields are intermediate values of the meter.
-        let mut noted_usage = Usage { uncached: None, written: None, ..*meter.usage() };
+        let mut noted_usage = Usage {
+            uncached: None,
+            written: None,
+            tier: None,
+            traffic: None,
+            region: None,
+            ..*meter.usage()
+        };
         if meter.is_counted() {
             // Where the provider reports no figure, the meter has the gateway's own count, which no recording contains.
             noted_usage.input = noted_usage.input.filter(|_| self.usage.input.is_some());

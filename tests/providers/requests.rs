@@ -71,7 +71,7 @@ fn compat_deepseek_thinking_is_a_switch_and_three_efforts() {
         ("low", "low"),
         ("medium", "high"),
         ("high", "high"),
-        ("xhigh", "high"),
+        ("xhigh", "max"),
         ("max", "max"),
     ] {
         let (body, _) = sent(&deepseek(), "deepseek-chat", &format!(r#""reasoning_effort":"{said}""#));

@@ -163,7 +163,7 @@ impl Reading {
         let mut reading = Reading {
             id: plain(&answer.id),
             model: plain(&answer.model),
-            usage: answer.usage,
+            usage: Usage { tier: None, ..answer.usage },
             finish: match answer.finish_of(0) {
                 Some(FinishOwned::Stop) => "stop".to_owned(),
                 Some(FinishOwned::Length) => "length".to_owned(),
@@ -187,6 +187,8 @@ impl Reading {
                     reading.addresses.extend(block.citations.iter().map(|citation| plain(&citation.url)));
                 }
                 AnswerBlockKind::Refusal => reading.refusals.push(text),
+                // Reasoning that the provider encrypted has no text.
+                AnswerBlockKind::Reasoning if text.is_empty() => {}
                 AnswerBlockKind::Reasoning => reading.reasoning.push(text),
                 AnswerBlockKind::HiddenReasoning => {}
                 AnswerBlockKind::ToolUse { id, name, kind, namespace } => {

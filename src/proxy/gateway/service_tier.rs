@@ -22,7 +22,7 @@ impl Context {
         let region = usage.region.unwrap_or(asked.region);
         Terms {
             at: self.record.unix_seconds(),
-            tier: usage.tier.filter(|_| states_tier).unwrap_or(asked.tier),
+            tier: usage.tier.or(usage.traffic).filter(|_| states_tier).unwrap_or(asked.tier),
             region: region.or_else(|| target?.region),
         }
     }

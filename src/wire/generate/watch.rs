@@ -153,7 +153,9 @@ pub(super) fn read_usage(json: &mut Cursor<'_>) -> Result<Usage, JsonError> {
         Ok(())
     })?;
     usage.reasoning = thoughts;
-    usage.tier = tier.or(traffic);
+    // Clients are told of a tier other than the usual one.
+    usage.tier = tier.filter(|tier| *tier != ServiceTier::Standard);
+    usage.traffic = tier.or(traffic);
     usage.input = prompt.map(|prompt: u64| prompt.saturating_add(tool_prompt.unwrap_or(0)));
     // If the total is the sum without the thoughts, `candidatesTokenCount` includes them; adding them would count
     // them twice.

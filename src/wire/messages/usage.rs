@@ -223,7 +223,11 @@ fn write<B: Sink>(usage: &Usage, input: InputCounts, whole: bool, json: &mut Wri
     if let Some(tier) = usage.tier {
         // A tier that the format has no word for is one of its standard tier at another speed.
         let speed = TierWords::Speed.word(tier).filter(|_| tier != ServiceTier::Standard);
-        json.key("service_tier").string(TierWords::Messages.word(tier).unwrap_or("standard"));
+        // Requests have more words than responses.
+        match TierWords::Messages.word(tier).unwrap_or("standard") {
+            word @ ("standard" | "priority" | "batch") => _ = json.key("service_tier").string(word),
+            _ => {}
+        }
         if let Some(speed) = speed {
             json.key("speed").string(speed);
         }

@@ -301,7 +301,7 @@ fn service_tier_of_responses_is_read_in_every_format() {
         (r#""serviceTier":"flex","trafficType":"ON_DEMAND""#, Some(Flex)),
     ] {
         let text = format!(r#"{{"promptTokenCount":1,"candidatesTokenCount":2,{members}}}"#);
-        assert_eq!(read(Format::Generate, &text).tier, tier, "{members}");
+        assert_eq!(read(Format::Generate, &text).traffic, tier, "{members}");
     }
     for (format, body, tier) in [
         (
