@@ -37,7 +37,7 @@ const ROWS: [Row; 37] = [
     (TierWords::OpenAi, "batch", Some(Batch)),
     (TierWords::OpenAi, "auto", None),
     // Groq, "Service tiers" (2026-11).
-    (TierWords::OpenAi, "on_demand", Some(Standard)),
+    (TierWords::OpenAi, "on_demand", None),
     (TierWords::OpenAi, "performance", Some(Priority)),
     // Words of other formats that gateways in front of OpenAI-compatible servers pass on.
     (TierWords::OpenAi, "standard", Some(Standard)),

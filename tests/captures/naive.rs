@@ -25,6 +25,8 @@ impl Notes {
         let mut noted_usage = Usage {
             uncached: None,
             written: None,
+            cached_audio_input: None,
+            cached_image_input: None,
             tier: None,
             traffic: None,
             region: None,

@@ -225,7 +225,9 @@ fn write<B: Sink>(usage: &Usage, input: InputCounts, whole: bool, json: &mut Wri
         let speed = TierWords::Speed.word(tier).filter(|_| tier != ServiceTier::Standard);
         // Requests have more words than responses.
         match TierWords::Messages.word(tier).unwrap_or("standard") {
-            word @ ("standard" | "priority" | "batch") => _ = json.key("service_tier").string(word),
+            word @ ("standard" | "priority" | "batch") if speed.is_none() => {
+                json.key("service_tier").string(word);
+            }
             _ => {}
         }
         if let Some(speed) = speed {
