@@ -99,7 +99,8 @@ impl Body {
         let words = self.words_found;
         let has = |mask: u32| words & mask != 0;
         // Other elements than calls have ids at the same depth: reasoning that OpenAI encrypted.
-        let is_long = has(bits::LONG) && (self.api != Api::Chat || self.has_long_call_id());
+        let may_be_long = has(bits::LONG) && asked.intersects(Features::LONG_ID);
+        let is_long = may_be_long && (self.api != Api::Chat || self.has_long_call_id());
         let found = Features::ENVELOPE
             .when(has(bits::ENVELOPE) || self.may_hide_envelope() && self.holds_envelope())
             .with(Features::UNSIGNED.when(has(bits::UNSIGNED)))

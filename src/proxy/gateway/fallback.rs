@@ -136,21 +136,9 @@ impl Gateway {
         }
     }
 
-    /// Prepares an attempt at a target that has refused the request as it is.
-    pub(super) async fn prepare_adapted(
-        &self,
-        ctx: &Context,
-        wanted: RouteRequest<'_>,
-        index: usize,
-        permit: TargetPermit,
-        body: BodyRef<'_>,
-    ) -> Result<Attempt, ApiError> {
-        self.prepare(ctx, wanted, index, permit, body, false).await
-    }
-
     /// Prepares an attempt at a target: as a job, verbatim with edits, or translated. With `asks`, the provider is asked
     /// first about what the client chose for its model.
-    async fn prepare(
+    pub(super) async fn prepare(
         &self,
         ctx: &Context,
         wanted: RouteRequest<'_>,

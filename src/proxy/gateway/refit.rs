@@ -81,7 +81,7 @@ impl Gateway {
         let Refit { mut state, index, features } = *refit;
         let (wanted, body) = state.split();
         // Boxed: few requests are refused.
-        match Box::pin(self.prepare_adapted(ctx, wanted, index, permit, BodyRef::Borrowed(body))).await {
+        match Box::pin(self.prepare(ctx, wanted, index, permit, BodyRef::Borrowed(body), false)).await {
             Ok(adapted) => {
                 let Some(attempt) = ctx.attempt_mut() else { return false };
                 *attempt = Attempt { without: features, ..adapted };
