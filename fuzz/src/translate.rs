@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use model_gateway::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
+use model_gateway::canonical::dialect::{ReasoningOff, ReasoningSupport, SamplingSupport, Structured};
 use model_gateway::canonical::seal::{SealedSignature, SignedCallId};
 use model_gateway::canonical::{
-    BreakpointSupport, Dialect, Effort, Event, Grammar, ProviderSignature, Quirks, RequestFeatures, Thinking,
+    BreakpointSupport, Dialect, Effort, EffortSet, Event, Grammar, MemberSet, ProviderSignature, Quirks,
+    RequestFeatures, Thinking,
 };
 use model_gateway::error::{ApiError, ErrorKind};
 use model_gateway::framing::event_stream::EventMessage;
@@ -230,11 +231,20 @@ fn dialect(kind: usize) -> Dialect<'static> {
         reasoning: match kind % 4 {
             0 => ReasoningSupport::Fixed,
             1 => ReasoningSupport::Budget { min: 1_024, max: 32_768, off: odd },
-            2 => ReasoningSupport::Effort { min: Effort::Minimal, max: Effort::Max, off: true },
-            _ => ReasoningSupport::Adaptive { max: Effort::Max, off: true },
+            2 => ReasoningSupport::efforts(Effort::Minimal, Effort::Max, true),
+            _ => ReasoningSupport::Adaptive {
+                efforts: EffortSet::of([Effort::Low, Effort::High]),
+                off: [ReasoningOff::Never, ReasoningOff::UpTo(Effort::Low), ReasoningOff::BetweenTools]
+                    [kind / 4 % 3],
+            },
         },
+        reasons_by_default: kind & 8 != 0,
+        knows_efforts: odd,
+        most_output: (kind & 16 != 0).then_some(8_192),
+        most_output_whole: (kind & 32 != 0).then_some(4_096),
         max_output: 4_096,
-        sampling: [SamplingSupport::All, SamplingSupport::One, SamplingSupport::None][kind % 3],
+        sampling: [SamplingSupport::All, SamplingSupport::One, SamplingSupport::IfOff, SamplingSupport::None]
+            [kind / 2 % 4],
         structured: [Structured::Native, Structured::NativeWithoutTools, Structured::Tool, Structured::Hint]
             [kind / 2 % 4],
         json_schema: kind & 4 != 0,
@@ -249,12 +259,17 @@ fn dialect(kind: usize) -> Dialect<'static> {
         prefill: kind & 16 != 0,
         reasoning_replay: kind & 8 != 0,
         media_urls: kind & 32 != 0,
-        image_input: true,
-        parallel_tool_calls: true,
+        image_input: kind & 64 == 0,
+        parallel_tool_calls: kind & 4 == 0,
         extensions: if odd { &["*"] } else { &[] },
         breakpoints: Some(BreakpointSupport::full(0)),
         think_tags: false,
         refuses: RequestFeatures::NONE,
+        refused: match kind & 128 {
+            0 => MemberSet::EMPTY,
+            _ => MemberSet::EMPTY.with("stop").and_then(|set| set.with("top_k")).unwrap_or_default(),
+        },
+        signed_calls: odd,
         quirks: &Quirks::PLAIN,
     }
 }
@@ -281,7 +296,7 @@ fn ask(from: Format, to: Format, kind: usize, body: &str) -> Option<String> {
 pub fn translated_request(mut data: &[u8]) {
     let from = Format::ALL[choose(&mut data, Format::ALL.len())];
     let to = Format::ALL[choose(&mut data, Format::ALL.len())];
-    let kind = choose(&mut data, 64);
+    let kind = choose(&mut data, 256);
     let Ok(body) = std::str::from_utf8(data) else { return };
     let Some(written) = ask(from, to, kind, body) else { return };
     // The gateway has validated a body as JSON before it translates it.

@@ -53,6 +53,29 @@ fn apply(body: &Body, edits: impl IntoIterator<Item = Edit>) -> Bytes {
     body.text.clone().edited(&edits).into_contiguous()
 }
 
+/// Returns a JSON text in which escapes of half a surrogate pair are those of U+FFFD.
+fn with_whole_characters(text: &[u8]) -> Vec<u8> {
+    let half_at = |at: usize| {
+        let escape = text.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        let unit = u32::from_str_radix(std::str::from_utf8(escape).ok()?, 16).ok()?;
+        (0xd800..0xe000).contains(&unit).then_some(unit)
+    };
+    let mut whole = text.to_vec();
+    let mut at = 0;
+    while at < text.len() {
+        at += match (half_at(at), half_at(at + 6)) {
+            (Some(0xd800..0xdc00), Some(0xdc00..)) => 12,
+            (Some(_), _) => {
+                whole[at..at + 6].copy_from_slice(b"\\ufffd");
+                6
+            }
+            (None, _) if text[at] == b'\\' => 2,
+            (None, _) => 1,
+        };
+    }
+    whole
+}
+
 /// Request body: every split gives the same result, and edits change only what they are for.
 pub fn request(mut data: &[u8]) {
     const APIS: [Api; 7] = [
@@ -86,7 +109,7 @@ pub fn request(mut data: &[u8]) {
     };
     assert_eq!((&body.model, body.stream), (&split.model, split.stream));
     assert_eq!((body.set_model("x"), body.request_usage()), (split.set_model("x"), split.request_usage()));
-    assert_eq!(split.text.clone().into_contiguous(), data);
+    assert_eq!(split.text.clone().into_contiguous(), with_whole_characters(data));
 
     let tree = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
     let Some(before) = tree(data) else { return };
@@ -122,7 +145,7 @@ pub fn spellings(mut data: &[u8]) {
     let told = |body: &Body| apply(body, body.respelled(&dialect).edits);
     assert_eq!(told(&whole), told(&split));
     if !whole.may_be_spelled() {
-        assert_eq!(told(&whole), data);
+        assert_eq!(told(&whole), with_whole_characters(data));
     }
     if serde_json::from_slice::<Value>(data).is_ok() {
         assert!(serde_json::from_slice::<Value>(&told(&split)).is_ok());
@@ -215,7 +238,7 @@ pub fn provider_error(mut data: &[u8]) {
         let tree: Value = serde_json::from_str(text).unwrap();
         let message = if format == Format::Converse { &tree["message"] } else { &tree["error"]["message"] };
         assert_eq!(*message, *error.message);
-        assert!(error::is_in_shape(format, error.status, text), "{text}");
+        assert!(error::is_in_shape(format, error::client_status(format, &error), text), "{text}");
         let tail = error::stream_tail(format, &error, "req_1", None);
         assert!(format == Format::Converse || tail.ends_with(b"\n\n") || tail.ends_with(b"\r\n\r\n"));
     }
