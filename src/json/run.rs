@@ -174,14 +174,36 @@ fn unit_of(digits: &[u8]) -> u32 {
     digits.iter().fold(0, |unit, digit| unit << 4 | char::from(*digit).to_digit(16).unwrap_or_default())
 }
 
+/// Whether a byte is no hexadecimal digit.
+#[allow(clippy::indexing_slicing, reason = "a fault is one of the build")]
+static IS_OTHER: [bool; 256] = {
+    let mut other = [true; 256];
+    let mut byte = 0;
+    while byte < other.len() {
+        other[byte] = !(byte as u8).is_ascii_hexdigit();
+        byte += 1;
+    }
+    other
+};
+
+/// Returns whether these are hexadecimal digits, without a branch for each.
+#[inline]
+fn are_hexadecimal(digits: &[u8; 4]) -> bool {
+    let is_other = |digit: u8| IS_OTHER.get(usize::from(digit)).copied().unwrap_or(true);
+    let [first, second, third, fourth] = *digits;
+    !(is_other(first) | is_other(second) | is_other(third) | is_other(fourth))
+}
+
 /// Returns true if the bytes at `at`, behind a backslash, complete a valid escape.
 #[inline]
 fn is_escape(bytes: &[u8], at: usize, note: &mut impl FnMut(usize, u32)) -> bool {
     match bytes.get(at) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => true,
         Some(b'u') => {
-            let Some(digits) = bytes.get(at + 1..at + 5) else { return false };
-            if !digits.iter().all(u8::is_ascii_hexdigit) {
+            let Some(digits) = bytes.get(at + 1..).and_then(|rest| rest.first_chunk::<4>()) else {
+                return false;
+            };
+            if !are_hexadecimal(digits) {
                 return false;
             }
             // Of all units only the halves of pairs are of interest: few texts have any.

@@ -190,9 +190,7 @@ impl Scanner {
                     let joined = self.cut.join(rest.get(..run).unwrap_or_default());
                     self.note_words(joined.as_deref(), is_whole);
                 } else if self.lengths >> (run & 63) & 1 == 1 {
-                    // The quote before a string without escapes follows no backslash.
-                    let before = piece.get(at.saturating_sub(2)..at);
-                    let is_whole = matches!(before, Some([byte, b'"']) if *byte != b'\\');
+                    let is_whole = self.look.is_some() && is_behind_quote(piece, at);
                     self.note_words(rest.get(..run), is_whole);
                 }
                 if self.in_name {
@@ -226,7 +224,7 @@ impl Scanner {
         }
     }
 
-    /// Notes the words that equal a string, and looks at it if it is a wanted value. `text` is `None` for a string of
+    /// Notes the words that equal a string, and looks at it if it is a wanted value, of which it is the whole. `text` is `None` for a string of
     /// several pieces that is too long for a word. Of a string with escapes this is the text behind the last one, so that
     /// a bit may be set wrongly; callers check the document itself.
     fn note_words(&mut self, text: Option<&[u8]>, is_whole: bool) {
@@ -491,4 +489,9 @@ impl Scanner {
     fn syntax<T>(&self, at: usize, what: &'static str) -> Result<T, ScanError> {
         self.fail(at, ScanErrorKind::Syntax(what))
     }
+}
+
+/// Returns whether the text at an offset begins a string: the quote before it follows no backslash.
+fn is_behind_quote(piece: &[u8], at: usize) -> bool {
+    matches!(piece.get(at.saturating_sub(2)..at), Some([byte, b'"']) if *byte != b'\\')
 }

@@ -91,7 +91,16 @@ impl TierWords {
     }
 
     /// Returns the tier that a response states by this word. `None` if it states none.
+    #[inline]
     pub(super) fn told(self, word: JsonStr<'_>) -> Option<ServiceTier> {
+        // Some providers state it in every frame, nearly always with this word.
+        if matches!(self, TierWords::OpenAi) && word.escaped() == ROWS[0].1 {
+            return ROWS[0].2;
+        }
+        self.told_by_row(word)
+    }
+
+    fn told_by_row(self, word: JsonStr<'_>) -> Option<ServiceTier> {
         match self.row(word) {
             Some(row) => row.2,
             None if word.is_empty() => None,

@@ -168,7 +168,8 @@ fn choice<'a>(json: &mut Cursor<'a>, sight: &mut FrameFacts<'a>) -> Result<(), J
 fn set_usage<'a>(sight: &mut FrameFacts<'a>, json: &mut Cursor<'a>) -> Result<(), JsonError> {
     let value = json.raw()?;
     if value.text().starts_with('{') {
-        sight.usage = Some(usage(value)?);
+        // In its place: to move it there would copy more bytes than most frames have.
+        read_usage(value, sight.usage.insert(Usage::default()))?;
     }
     Ok(())
 }
@@ -184,6 +185,12 @@ fn set_usage<'a>(sight: &mut FrameFacts<'a>, json: &mut Cursor<'a>) -> Result<()
 /// Returns [`JsonError`] if the text is not valid JSON.
 pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     let mut usage = Usage::default();
+    read_usage(value, &mut usage)?;
+    Ok(usage)
+}
+
+/// Same as [`usage`], into an empty one.
+fn read_usage(value: RawJson<'_>, usage: &mut Usage) -> Result<(), JsonError> {
     let (mut total, mut cached_elsewhere) = (None, None);
     let (mut written_elsewhere, mut reasoned_elsewhere, mut written_12h) = (None, None, None);
     let mut json = Cursor::new(value.text());
@@ -205,7 +212,7 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
                         usage.cache_write = json.u64_or_skip()?
                     }
                     "audio_tokens" => usage.audio_input = json.u64_or_skip()?,
-                    "cached_tokens_details" => cached_details(json, &mut usage)?,
+                    "cached_tokens_details" => cached_details(json, usage)?,
                     "cache_write_tokens_details" => written_12h = long_writes(json)?,
                     _ => json.skip()?,
                 }
@@ -226,7 +233,7 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     })?;
     usage.cached = usage.cached.or(cached_elsewhere);
     usage.cache_write = usage.cache_write.or(written_elsewhere);
-    split_writes(&mut usage, written_12h);
+    split_writes(usage, written_12h);
     usage.reasoning = usage.reasoning.or(reasoned_elsewhere);
     if let (Some(output), Some(reasoning)) = (usage.output, usage.reasoning) {
         let apart = usage.input.unwrap_or(0).checked_add(output).and_then(|sum| sum.checked_add(reasoning));
@@ -238,7 +245,7 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     if usage.input.is_none() && usage.output.is_none() {
         usage.input = total;
     }
-    Ok(usage)
+    Ok(())
 }
 
 #[cfg(test)]
