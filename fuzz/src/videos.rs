@@ -18,7 +18,7 @@ const SHAPES: [VideoShape; 4] =
 fn dialect(shape: VideoShape) -> VideoDialect {
     VideoDialect {
         shape,
-        seconds: Seconds::Range(2, 12),
+        seconds: Seconds::range(2, 12),
         default_seconds: 5,
         resolutions: &["480p", "720p", "1080p", "720x1280", "1280x720"],
         default_resolution: if shape == VideoShape::Remix { "720x1280" } else { "720p" },

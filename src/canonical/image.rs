@@ -389,6 +389,23 @@ impl ImageFamily {
         ImageFamily::Other,
     ];
 
+    /// Returns the word for the family, without spaces.
+    pub const fn word(self) -> &'static str {
+        match self {
+            ImageFamily::Multimodal => "multimodal",
+            ImageFamily::MultimodalPro => "multimodal-pro",
+            ImageFamily::Seedream3 => "seedream-3",
+            ImageFamily::Seededit3 => "seedream-3-edit",
+            ImageFamily::Seedream4 => "seedream-4",
+            ImageFamily::Seedream45 => "seedream-4.5",
+            ImageFamily::GptImage => "gpt-image",
+            ImageFamily::GptImageFree => "gpt-image-2",
+            ImageFamily::Qwen => "qwen",
+            ImageFamily::QwenEdit => "qwen-edit",
+            ImageFamily::Other => "others",
+        }
+    }
+
     /// Returns the rules of the family.
     pub const fn rules(self) -> ImageRules {
         match self {

@@ -83,6 +83,9 @@ pub enum PictureRole {
 }
 
 impl PictureRole {
+    /// All roles.
+    pub const ALL: [PictureRole; 3] = [PictureRole::First, PictureRole::Last, PictureRole::Reference];
+
     /// Returns the name of the role in requests.
     pub const fn name(self) -> &'static str {
         match self {
@@ -120,32 +123,58 @@ pub enum VideoShape {
     Bundled,
 }
 
-/// Supported lengths, in seconds.
+/// Supported lengths, in whole seconds up to [`Seconds::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seconds {
-    /// One of a list.
-    OneOf(&'static [u64]),
-    /// Range, both ends included.
-    Range(u64, u64),
-}
+pub struct Seconds(u64);
 
 impl Seconds {
-    /// Returns true if the length is supported.
-    pub fn has(self, seconds: u64) -> bool {
-        match self {
-            Seconds::OneOf(all) => all.contains(&seconds),
-            Seconds::Range(least, most) => (least..=most).contains(&seconds),
+    /// Longest length, in seconds.
+    pub const MAX: u64 = 63;
+
+    /// Returns a set of lengths. Lengths above [`Seconds::MAX`] are left out.
+    pub const fn of(lengths: &[u64]) -> Seconds {
+        let (mut set, mut rest) = (0, lengths);
+        while let [length, behind @ ..] = rest {
+            set |= if *length > Seconds::MAX { 0 } else { 1 << *length };
+            rest = behind;
         }
+        Seconds(set)
+    }
+
+    /// Returns the lengths from `least` to `most`, both included.
+    pub const fn range(least: u64, most: u64) -> Seconds {
+        let (mut set, mut length) = (0, least);
+        while length <= most && length <= Seconds::MAX {
+            set |= 1 << length;
+            length += 1;
+        }
+        Seconds(set)
+    }
+
+    /// Returns true if the length is supported.
+    pub const fn has(self, seconds: u64) -> bool {
+        seconds <= Seconds::MAX && self.0 >> seconds & 1 == 1
+    }
+
+    /// Returns true if no length is supported.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn all(self) -> Vec<u64> {
+        (0..=Seconds::MAX).filter(|seconds| self.has(*seconds)).collect()
     }
 }
 
 impl std::fmt::Display for Seconds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Seconds::Range(least, most) => write!(f, "from {least} to {most}"),
-            Seconds::OneOf([one]) => write!(f, "{one}"),
-            Seconds::OneOf(all) => {
-                let (last, others) = all.split_last().unwrap_or((&0, &[]));
+        match self.all().as_slice() {
+            [] => Ok(()),
+            [one] => write!(f, "{one}"),
+            [least, .., most] if most - least > 1 && *self == Seconds::range(*least, *most) => {
+                write!(f, "from {least} to {most}")
+            }
+            [others @ .., last] => {
                 let others: Vec<String> = others.iter().map(u64::to_string).collect();
                 write!(f, "{} or {last}", others.join(", "))
             }

@@ -7,6 +7,8 @@ use super::words::{
     ReasoningControl, ReasoningOff, SamplingRule, SchemaSupport,
 };
 use crate::canonical::Effort;
+use crate::canonical::image::ImageFamily;
+use crate::canonical::video::{PictureRole, Seconds};
 
 impl FactValue for bool {
     fn read(value: &TomlValue<'_>) -> Option<Self> {
@@ -237,10 +239,20 @@ facts! {
     cache_min: u64,
     /// Vocabulary by which tokens are estimated.
     tokenizer: Box<str>,
-    /// Sizes of images: `presets` or `free`.
-    sizes: Box<str>,
+    /// Family of settings that requests for images may have. `None`: the provider judges them.
+    images: ImageFamily,
     /// Most images of one request.
     max_images: u64,
+    /// Lengths of videos.
+    seconds: Seconds,
+    /// Highest resolution of videos.
+    resolution: Box<str>,
+    /// Images that a request for a video may have.
+    frames: Vec<PictureRole>,
+    /// Whether a video is made of an image only, and not of a text alone.
+    needs_image: bool,
+    /// Whether it can be chosen that a video has sound.
+    sound: bool,
     /// Most output tokens of one request. Of a family: what its models have in common.
     output: u64,
     /// Most output tokens of one request that does not stream, if fewer than of a stream.

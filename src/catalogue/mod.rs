@@ -16,6 +16,7 @@ mod factor;
 mod facts;
 mod fault;
 mod layers;
+mod media_facts;
 mod names;
 mod price;
 mod row;

@@ -3,10 +3,12 @@
 //! An unknown model gets the profile of a recent model of its provider.
 
 use super::bedrock::{INVOKE_CLAUDE, ToolBetas};
+use super::imaging::ImagingRules;
 use super::profile::{self, KnownModel};
 use super::{Preset, Provider, ProviderKind, presets};
 use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use crate::canonical::request::EffortSetting;
+use crate::canonical::video::VideoDialect;
 use crate::canonical::{BreakpointSupport, Dialect, Quirks, Thinking};
 use crate::catalogue::ApiFormat;
 use crate::wire::Api;
@@ -31,6 +33,10 @@ pub struct ModelRules {
     served: u16,
     /// Cache marks of messages and Converse requests.
     marks: [Option<BreakpointSupport>; 2],
+    /// What is known of the model as one of images.
+    pub images: ImagingRules,
+    /// Video profile of the model.
+    pub video: VideoDialect,
 }
 
 impl ModelRules {
@@ -149,6 +155,8 @@ impl Provider {
                 && matches!(chat.sampling, SamplingSupport::All | SamplingSupport::One),
             served,
             marks: [Api::Messages, Api::Converse].map(|api| self.breakpoints_known(api, &known)),
+            images: ImagingRules::of(&known),
+            video: self.video(model),
         }
     }
 

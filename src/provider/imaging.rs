@@ -1,13 +1,17 @@
-//! Image generation: API shape, paths and supported settings, by provider kind and model name.
+//! Image generation: API shape, paths and supported settings, by provider kind and what the catalogue knows of the model.
 
+use super::profile::KnownModel;
 use super::{Provider, ProviderKind};
 use crate::canonical::image::{ImageDialect, ImageFamily, ImageShape};
+use crate::catalogue::ModelKind;
 use crate::wire::Api;
 use crate::wire::path::push_path_segment;
 
 /// Settings of OpenAI's models beyond those of all families.
 const OPENAI: &[&str] =
     &["background", "input_fidelity", "moderation", "output_compression", "output_format", "style", "user"];
+/// Maximum number of images in one call of a model of which it is not known.
+const MOST_IMAGES: u32 = 10;
 const ARK: &[&str] = &["output_format", "safety_identifier"];
 const DASHSCOPE: &[&str] = &["negative_prompt", "prompt_extend"];
 /// Settings that exist only in Imagen's `parameters`.
@@ -24,15 +28,55 @@ const IMAGEN: &[&str] = &[
     "safetySetting",
 ];
 
+/// What is known of a model of images, where it is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImagingRules {
+    /// Family of settings. `None` if nothing is known of the model.
+    family: Option<ImageFamily>,
+    form: Form,
+    /// Maximum number of images in one call, where the provider does not decide.
+    most: Option<u32>,
+}
+
+/// Form of requests at providers that have several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Form {
+    #[default]
+    Usual,
+    /// Instances and parameters instead of the parts of a conversation (Google).
+    Instances,
+    /// A prompt, answered by a task (DashScope).
+    PromptLater,
+    /// Turns, answered by a task (DashScope).
+    TurnsLater,
+}
+
+impl ImagingRules {
+    pub(super) fn of(known: &KnownModel) -> ImagingRules {
+        let is_image = known.facts.kind_or_chat() == ModelKind::Image;
+        ImagingRules {
+            family: is_image.then(|| known.facts.images.unwrap_or(ImageFamily::Other)),
+            form: match known.form() {
+                "instances" => Form::Instances,
+                "prompt-later" => Form::PromptLater,
+                "turns-later" => Form::TurnsLater,
+                _ => Form::Usual,
+            },
+            most: known.facts.max_images.and_then(|most| u32::try_from(most).ok()),
+        }
+    }
+}
+
 impl Provider {
-    /// Returns the image profile of `model`. `known_as` is the client's name of the model.
-    pub fn imaging(&self, model: &str, known_as: &str) -> ImageDialect {
-        let name = model.to_ascii_lowercase();
-        let family = match family(&name) {
+    /// Returns the image profile of `model`, of which `rules` are known. `known_as` is the client's name of the model.
+    pub fn imaging(&self, model: &str, rules: ImagingRules, known_as: &str) -> ImageDialect {
+        let rules = match rules.family {
             // The name is not descriptive, for example a custom endpoint id: use the name that clients know.
-            ImageFamily::Other => family(&known_as.to_ascii_lowercase()),
-            family => family,
+            None => ImagingRules::of(&self.known(known_as)),
+            Some(_) => rules,
         };
+        let family = rules.family.unwrap_or(ImageFamily::Other);
+        let most = rules.most.unwrap_or(MOST_IMAGES);
         let prefix = self.base.prefix();
         let dialect = ImageDialect {
             shape: ImageShape::List,
@@ -40,13 +84,13 @@ impl Provider {
             make: Box::default(),
             edit: Box::default(),
             tasks: Box::default(),
-            max_images: 10,
+            max_images: most,
             sends_response_format: false,
             extensions: &[],
         };
         match self.kind {
             ProviderKind::Gemini | ProviderKind::Vertex => {
-                let imagen = name.contains("imagen");
+                let has_instances = rules.form == Form::Instances;
                 let mut path = prefix.to_owned();
                 path.push_str(if self.kind == ProviderKind::Vertex {
                     "/publishers/google/models/"
@@ -54,17 +98,14 @@ impl Provider {
                     "/models/"
                 });
                 push_path_segment(&mut path, model);
-                path.push_str(if imagen { ":predict" } else { ":generateContent" });
-                let (shape, most, extensions) =
-                    if imagen { (ImageShape::Instances, 4, IMAGEN) } else { (ImageShape::Parts, 1, &[][..]) };
-                ImageDialect {
-                    shape,
-                    max_images: most,
-                    extensions,
-                    make: path.clone().into(),
-                    edit: path.into(),
-                    ..dialect
-                }
+                path.push_str(if has_instances { ":predict" } else { ":generateContent" });
+                let (shape, max_images, extensions) = if has_instances {
+                    (ImageShape::Instances, most, IMAGEN)
+                } else {
+                    (ImageShape::Parts, 1, &[][..])
+                };
+                let make: Box<str> = path.into();
+                ImageDialect { shape, max_images, extensions, edit: make.clone(), make, ..dialect }
             }
             ProviderKind::Ark => {
                 let path: Box<str> = format!("{prefix}/images/generations").into();
@@ -78,7 +119,7 @@ impl Provider {
                     ..dialect
                 }
             }
-            ProviderKind::DashScope => self.dashscope_images(&name, dialect),
+            ProviderKind::DashScope => self.dashscope_images(rules, dialect),
             kind => {
                 let make = self.path(Api::Images, model, None);
                 // GPT image models return base64 only and reject `response_format`.
@@ -87,7 +128,6 @@ impl Provider {
                 ImageDialect {
                     edit: make.replacen("/images/generations", "/images/edits", 1).into(),
                     make: make.into(),
-                    max_images: if name.contains("dall-e-3") { 1 } else { 10 },
                     sends_response_format: told,
                     extensions: if own { OPENAI } else { &["*"] },
                     ..dialect
@@ -98,24 +138,18 @@ impl Provider {
 
     /// Returns the image profile of DashScope. Qwen models answer synchronously, Wan models with a task. Source:
     /// Alibaba Cloud Model Studio, "Qwen-Image", "Qwen-Image-Edit", "Wan text to image".
-    fn dashscope_images(&self, name: &str, dialect: ImageDialect) -> ImageDialect {
+    fn dashscope_images(&self, rules: ImagingRules, dialect: ImageDialect) -> ImageDialect {
         let root = format!("{}/api/v1", self.dashscope_root());
         let at = |path: &str| -> Box<str> { format!("{root}/services/aigc/{path}").into() };
-        let wan = name.starts_with("wan");
-        let (shape, path, most) = match () {
-            () if wan && name.contains("-image") => {
-                (ImageShape::TurnsLater, "image-generation/generation", 4)
-            }
-            () if wan => (ImageShape::PromptLater, "text2image/image-synthesis", 4),
-            () => {
-                // Only the newer Qwen models return several images.
-                let several = ["edit-plus", "edit-max", "image-2"].iter().any(|word| name.contains(word));
-                (ImageShape::Turns, "multimodal-generation/generation", if several { 6 } else { 1 })
-            }
+        let (shape, path) = match rules.form {
+            Form::TurnsLater => (ImageShape::TurnsLater, "image-generation/generation"),
+            Form::PromptLater => (ImageShape::PromptLater, "text2image/image-synthesis"),
+            Form::Usual | Form::Instances => (ImageShape::Turns, "multimodal-generation/generation"),
         };
         ImageDialect {
             shape,
-            max_images: most,
+            // Older models return one image.
+            max_images: rules.most.unwrap_or(1),
             make: at(path),
             edit: at(path),
             tasks: format!("{root}/tasks/").into(),
@@ -125,49 +159,36 @@ impl Provider {
     }
 }
 
-/// Returns the image family of a model name in lower case.
-fn family(name: &str) -> ImageFamily {
-    let has = |word: &str| name.contains(word);
-    match () {
-        () if has("seededit") => ImageFamily::Seededit3,
-        () if has("seedream") => match () {
-            () if has("seedream-3") => ImageFamily::Seedream3,
-            () if has("seedream-4-5") || has("seedream-4.5") => ImageFamily::Seedream45,
-            () if has("seedream-4") => ImageFamily::Seedream4,
-            () => ImageFamily::Seedream45,
-        },
-        () if has("gpt-image-2") => ImageFamily::GptImageFree,
-        () if has("gpt-image") => ImageFamily::GptImage,
-        () if has("qwen") && has("image") => {
-            if has("edit") {
-                ImageFamily::QwenEdit
-            } else {
-                ImageFamily::Qwen
-            }
-        }
-        () if has("nano-banana") || (has("gemini") && has("image")) => {
-            if has("pro") {
-                ImageFamily::MultimodalPro
-            } else {
-                ImageFamily::Multimodal
-            }
-        }
-        () => ImageFamily::Other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn profile(provider: &Provider, model: &str, known_as: &str) -> ImageDialect {
+        provider.imaging(model, provider.model_rules(model).images, known_as)
+    }
+
     #[test]
     fn image_family_is_derived_from_the_model_name() {
+        let ark = Provider::at(ProviderKind::Ark, "https://h/api/v3");
         for (name, expected) in [
             ("gemini-2.5-flash-image", ImageFamily::Multimodal),
             ("gemini-3-pro-image-preview", ImageFamily::MultimodalPro),
             ("doubao-seedream-3-0-t2i-250415", ImageFamily::Seedream3),
             ("doubao-seededit-3-0-i2i-250628", ImageFamily::Seededit3),
             ("doubao-seedream-4-0-250828", ImageFamily::Seedream4),
+            ("seedream-4.0", ImageFamily::Seedream4),
+            ("seedream-4.5", ImageFamily::Seedream45),
+            ("bytedance-seedream-5-0", ImageFamily::Seedream45),
+            ("seededit-3.0", ImageFamily::Seededit3),
+            ("nano-banana-pro", ImageFamily::MultimodalPro),
+            ("gemini-3.1-flash-image", ImageFamily::Multimodal),
+            ("chatgpt-image-latest", ImageFamily::Other),
+            ("gpt-image-1.5", ImageFamily::GptImage),
+            ("gpt-image-2.6-flare", ImageFamily::GptImageFree),
+            ("qwen-image", ImageFamily::Qwen),
+            ("qwen-image-2.0-pro", ImageFamily::Qwen),
+            ("qwen-image-edit", ImageFamily::QwenEdit),
+            ("qwen-image-edit-max-2026-01-16", ImageFamily::QwenEdit),
             ("doubao-seedream-4-5-251128", ImageFamily::Seedream45),
             ("gpt-image-1", ImageFamily::GptImage),
             ("gpt-image-1-mini", ImageFamily::GptImage),
@@ -178,10 +199,9 @@ mod tests {
             ("imagen-4.0-generate-001", ImageFamily::Other),
             ("gemini-2.5-flash", ImageFamily::Other),
         ] {
-            assert_eq!(family(name), expected, "{name}");
+            assert_eq!(profile(&ark, name, name).family, expected, "{name}");
         }
-        let ark = Provider::at(ProviderKind::Ark, "https://h/api/v3");
-        assert_eq!(ark.imaging("ep-2025", "seedream-4-0").family, ImageFamily::Seedream4);
+        assert_eq!(profile(&ark, "ep-2025", "seedream-4-0").family, ImageFamily::Seedream4);
     }
 
     #[test]
@@ -248,16 +268,39 @@ mod tests {
             (
                 ProviderKind::DashScope,
                 "https://h/api/v1",
-                "wan2.6-image",
+                "wan2.7-image-pro",
                 TurnsLater,
                 "/api/v1/services/aigc/image-generation/generation",
                 "/api/v1/services/aigc/image-generation/generation",
             ),
         ] {
-            let dialect = Provider::at(kind, base).imaging(model, model);
+            let dialect = profile(&Provider::at(kind, base), model, model);
             assert_eq!((dialect.shape, &*dialect.make, &*dialect.edit), (shape, make, edit), "{model}");
             let task = dialect.tasks.to_string();
             assert_eq!(task, if make.starts_with(AIGC) { "/api/v1/tasks/" } else { "" }, "{model}");
+        }
+    }
+    #[test]
+    fn image_count_of_one_call_depends_on_the_model() {
+        for (kind, model, most) in [
+            (ProviderKind::OpenAi, "gpt-image-1", 10),
+            (ProviderKind::OpenAi, "dall-e-3", 1),
+            (ProviderKind::OpenAi, "dall-e-2", 10),
+            (ProviderKind::OpenAi, "house-model", 10),
+            (ProviderKind::Gemini, "imagen-4.0-generate-001", 4),
+            (ProviderKind::Gemini, "gemini-2.5-flash-image", 1),
+            (ProviderKind::Ark, "doubao-seedream-4-0", 1),
+            (ProviderKind::DashScope, "qwen-image-plus", 1),
+            (ProviderKind::DashScope, "qwen-image-edit", 1),
+            (ProviderKind::DashScope, "qwen-image-edit-plus-2025-10-30", 6),
+            (ProviderKind::DashScope, "qwen-image-edit-max", 6),
+            (ProviderKind::DashScope, "qwen-image-2.0", 6),
+            (ProviderKind::DashScope, "wan2.2-t2i-flash", 4),
+            (ProviderKind::DashScope, "wanx2.1-t2i-turbo", 4),
+            (ProviderKind::DashScope, "wan2.6-image", 4),
+        ] {
+            let provider = Provider::at(kind, "https://h/v1");
+            assert_eq!(profile(&provider, model, model).max_images, most, "{model}");
         }
     }
 }

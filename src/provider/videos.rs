@@ -1,15 +1,22 @@
-//! Video generation: supported settings by provider kind and model name (docs/video.md), and the path of each step.
+//! Video generation: supported settings by provider kind and what the catalogue knows of the model (docs/video.md), and the
+//! path of each step.
 
 use super::{Provider, ProviderKind};
-use crate::canonical::video::{AudioSetting, Seconds, VideoDialect, VideoShape};
+use crate::canonical::video::{AudioSetting, PictureRole, Seconds, VideoDialect, VideoShape};
+use crate::catalogue::ModelKind;
 use crate::wire::path::push_path_segment;
 
 const RATIOS: &[&str] = &["16:9", "9:16", "1:1", "4:3", "3:4", "21:9"];
 const RATIOS_ADAPTIVE: &[&str] = &["16:9", "9:16", "1:1", "4:3", "3:4", "21:9", "adaptive"];
 
+/// Sizes of OpenAI's models, the larger ones last. A model of which nothing is known has the first two.
+const SIZES: &[&str] = &["720x1280", "1280x720", "1024x1792", "1792x1024", "1080x1920", "1920x1080"];
+/// Form of requests with images in one list.
+const LISTED: &str = "list";
+
 const REMIX: VideoDialect = VideoDialect {
     shape: VideoShape::Remix,
-    seconds: Seconds::OneOf(&[4, 8, 12]),
+    seconds: Seconds::of(&[4, 8, 12]),
     default_seconds: 4,
     resolutions: &["720x1280", "1280x720"],
     default_resolution: "720x1280",
@@ -28,7 +35,7 @@ const REMIX: VideoDialect = VideoDialect {
 
 const PREVIEW: VideoDialect = VideoDialect {
     shape: VideoShape::Preview,
-    seconds: Seconds::OneOf(&[4, 6, 8]),
+    seconds: Seconds::of(&[4, 6, 8]),
     default_seconds: 4,
     resolutions: &["720p", "1080p"],
     default_resolution: "1080p",
@@ -40,7 +47,7 @@ const PREVIEW: VideoDialect = VideoDialect {
 
 const NESTED: VideoDialect = VideoDialect {
     shape: VideoShape::Nested,
-    seconds: Seconds::Range(1, 60),
+    seconds: Seconds::range(1, 60),
     default_seconds: 5,
     resolutions: &["480p", "720p", "1080p"],
     default_resolution: "720p",
@@ -51,7 +58,7 @@ const NESTED: VideoDialect = VideoDialect {
 
 const BUNDLED: VideoDialect = VideoDialect {
     shape: VideoShape::Bundled,
-    seconds: Seconds::Range(1, 60),
+    seconds: Seconds::range(1, 60),
     default_seconds: 5,
     resolutions: &["480p", "720p", "1080p", "4k"],
     default_resolution: "720p",
@@ -61,10 +68,6 @@ const BUNDLED: VideoDialect = VideoDialect {
     seed_and_watermark: true,
     ..REMIX
 };
-
-/// Bundled-prompt family, version 1.0.
-const BUNDLED_1_0: VideoDialect =
-    VideoDialect { seconds: Seconds::Range(2, 12), resolutions: &["480p", "720p", "1080p"], ..BUNDLED };
 
 /// Step of a video task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,65 +88,54 @@ pub enum VideoStep<'t> {
 }
 
 impl Provider {
-    /// Returns the video profile of a model.
-    pub fn video(&self, model: &str) -> VideoDialect {
-        let has = |part: &str| model.contains(part);
-        match self.kind {
-            ProviderKind::Gemini | ProviderKind::Vertex => {
-                let vertex = self.kind == ProviderKind::Vertex;
-                VideoDialect {
-                    last: has("3.1"),
-                    // The Gemini API rejects unknown members, and makes 1080p videos of eight seconds only.
-                    seed_and_watermark: vertex,
-                    seconds_in_full: if vertex { None } else { Some(8) },
-                    sound: if has("fast") || !vertex {
-                        AudioSetting::Omitted
-                    } else {
-                        AudioSetting::Configurable(false)
-                    },
-                    ..PREVIEW
-                }
+    /// Returns the video profile of a model. It is looked up when a configuration is loaded; requests use the one of their
+    /// target.
+    pub(super) fn video(&self, model: &str) -> VideoDialect {
+        let known = self.known(self.video_model(model));
+        let (usual, sound) = match self.kind {
+            ProviderKind::Gemini => {
+                // It rejects unknown members, and makes 1080p videos of eight seconds only.
+                (VideoDialect { seconds_in_full: Some(8), ..PREVIEW }, AudioSetting::Omitted)
             }
-            ProviderKind::DashScope => {
-                let (i2v, kf2v) = (has("i2v"), has("kf2v"));
-                let newest = has("wan2.7") || has("wan3");
-                VideoDialect {
-                    seconds: if has("wan2.5") { Seconds::OneOf(&[5, 10]) } else { NESTED.seconds },
-                    text: !i2v && !kf2v,
-                    first: i2v || kf2v || newest,
-                    last: kf2v || newest,
-                    listed: newest,
-                    ..NESTED
-                }
+            ProviderKind::Vertex => {
+                (VideoDialect { seed_and_watermark: true, ..PREVIEW }, AudioSetting::Configurable(false))
             }
-            ProviderKind::Ark if has("lite") && has("t2v") => {
-                VideoDialect { first: false, last: false, reference: false, ratios: RATIOS, ..BUNDLED_1_0 }
-            }
-            ProviderKind::Ark if has("lite") && has("i2v") => VideoDialect { text: false, ..BUNDLED_1_0 },
-            ProviderKind::Ark if has("1-5-pro") || has("1.5-pro") => VideoDialect {
-                seconds: Seconds::Range(4, 12),
-                resolutions: &["480p", "720p"],
-                reference: false,
-                sound: if model.ends_with(NO_AUDIO) {
-                    AudioSetting::Fixed(false)
-                } else {
-                    AudioSetting::Configurable(true)
-                },
-                ..BUNDLED
-            },
-            ProviderKind::Ark if has("1-0-pro") || has("1.0-pro") => {
-                VideoDialect { last: false, reference: false, ..BUNDLED_1_0 }
-            }
-            ProviderKind::Ark if has("-pro") && !has("2-0") && !has("2.0") => {
-                VideoDialect { last: false, reference: false, ..BUNDLED }
-            }
-            ProviderKind::Ark => BUNDLED,
-            _ if has("pro") => VideoDialect {
-                resolutions: &["720x1280", "1280x720", "1024x1792", "1792x1024", "1080x1920", "1920x1080"],
-                ..REMIX
-            },
-            _ => REMIX,
+            ProviderKind::DashScope => (NESTED, AudioSetting::Omitted),
+            ProviderKind::Ark if model.ends_with(NO_AUDIO) => (BUNDLED, AudioSetting::Fixed(false)),
+            ProviderKind::Ark => (BUNDLED, AudioSetting::Configurable(true)),
+            _ => (REMIX, AudioSetting::Omitted),
+        };
+        if known.facts.kind_or_chat() != ModelKind::Video {
+            return usual;
         }
+        let facts = &known.facts;
+        let takes = |role, usual| facts.frames.as_ref().map_or(usual, |roles| roles.contains(&role));
+        let first = takes(PictureRole::First, usual.first);
+        VideoDialect {
+            seconds: facts.seconds.unwrap_or(usual.seconds),
+            resolutions: facts.resolution.as_deref().map_or(usual.resolutions, |top| self.resolutions(top)),
+            // The ratio of the image, where a video may be made of one.
+            ratios: if usual.ratios == RATIOS_ADAPTIVE && !first { RATIOS } else { usual.ratios },
+            text: !facts.needs_image.unwrap_or(!usual.text),
+            first,
+            last: takes(PictureRole::Last, usual.last),
+            reference: takes(PictureRole::Reference, usual.reference),
+            sound: if facts.sound.unwrap_or(false) { sound } else { AudioSetting::Omitted },
+            listed: known.form() == LISTED,
+            ..usual
+        }
+    }
+
+    /// Returns the resolutions of the provider up to the highest one of a model; all of them if it is none of them.
+    fn resolutions(&self, top: &str) -> &'static [&'static str] {
+        let all = match self.kind {
+            ProviderKind::Gemini | ProviderKind::Vertex => PREVIEW.resolutions,
+            ProviderKind::DashScope => NESTED.resolutions,
+            ProviderKind::Ark => BUNDLED.resolutions,
+            _ => SIZES,
+        };
+        let end = all.iter().position(|resolution| *resolution == top).map_or(all.len(), |at| at + 1);
+        all.get(..end).unwrap_or(all)
     }
 
     /// Returns the provider's model name. The `-noAudio` variants of Ark are names of this gateway only.

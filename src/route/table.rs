@@ -11,6 +11,7 @@ use super::retry_budget::RetryBudget;
 use super::rules::RoutingRules;
 use super::target_handle::{TargetHandle, TargetLimits, TargetState};
 use crate::account::{ExpectedUsage, Price};
+use crate::canonical::image::ImageDialect;
 use crate::canonical::{CachePolicy, Dialect, Region, RequestFeatures};
 use crate::json::EscapedString;
 use crate::provider::{ModelRules, Provider, Timeouts};
@@ -87,6 +88,11 @@ impl Target {
     /// Returns how the model is served. It is looked up for the first request, or before.
     pub fn rules(&self) -> &ModelRules {
         self.rules.get_or_init(|| self.provider.model_rules(self.known_model()))
+    }
+
+    /// Returns the image profile of the model, which clients know as `known_as`.
+    pub fn imaging(&self, known_as: &str) -> ImageDialect {
+        self.provider.imaging(&self.model, self.rules().images, known_as)
     }
 
     /// Returns the capability profile of the model for requests through `api`.

@@ -69,7 +69,7 @@ impl Gateway {
             edits: ctx.endpoint() == Some(&Endpoint::ImageEdits),
             shape: ctx.phase.image_shape().unwrap_or_default(),
             upstream: target.model.clone(),
-            dialect: target.provider.imaging(&target.model, &chosen.model.id),
+            dialect: target.imaging(&chosen.model.id),
             now: ctx.record.unix_millis / 1000,
         };
         let job = ImageJob::new(asked)?;

@@ -15,7 +15,7 @@ use crate::wire::video::ask::read_source;
 use crate::wire::video::members::{VideoField, VideoMembers, wrong};
 
 /// Video lengths of text-to-video and first-last-image tasks, in seconds (docs/specification.md, 8).
-const SECONDS: Seconds = Seconds::OneOf(&[3, 5, 8, 10, 12]);
+const SECONDS: Seconds = Seconds::of(&[3, 5, 8, 10, 12]);
 /// Field names of the images endpoint, each with the names that the group has for the field.
 const NAMES: &[(&str, &[&str])] = &[
     ("image", &["image", "imageUrl", "image_url"]),

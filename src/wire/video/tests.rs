@@ -13,7 +13,7 @@ const SHAPES: [VideoShape; 4] =
 fn dialect(shape: VideoShape) -> VideoDialect {
     VideoDialect {
         shape,
-        seconds: Seconds::Range(1, 60),
+        seconds: Seconds::range(1, 60),
         default_seconds: 5,
         resolutions: &["720p", "1080p", "720x1280", "1280x720"],
         default_resolution: "720p",

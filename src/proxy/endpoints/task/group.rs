@@ -60,7 +60,7 @@ impl Gateway {
                 let road = self.select_task_route(ctx, &name, Api::Videos, None)?;
                 let mut video = (**video).clone();
                 let target = road.target().ok_or_else(internal_error)?;
-                let dialect = target.provider.video(&target.model);
+                let dialect = target.rules().video;
                 if !dialect.fetches_urls {
                     self.fetch_images(&mut video).await?;
                 }

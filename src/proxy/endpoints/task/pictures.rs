@@ -69,7 +69,7 @@ impl Gateway {
             edits: false,
             shape: ImageReplyShape::Group,
             upstream: target.model.clone(),
-            dialect: target.provider.imaging(&target.model, &road.model.id),
+            dialect: target.imaging(&road.model.id),
             now: ctx.record.unix_millis / 1_000,
         })?;
         self.warn_lost_settings(ctx, "tasks", &[job.lost(), unknown].concat())?;

@@ -93,8 +93,7 @@ impl Gateway {
         let at = source.as_ref().map(|(_, facts, _)| (&*facts.provider, &*facts.target));
         let road = self.select_task_route(ctx, &name, Api::Videos, at)?;
         let target = road.target().ok_or_else(internal_error)?;
-        let provider = &target.provider;
-        let dialect = provider.video(&target.model);
+        let dialect = target.rules().video;
         let mut video = ask::decode(text, &dialect)?;
         if !dialect.fetches_urls {
             self.fetch_images(&mut video).await?;
@@ -401,7 +400,7 @@ pub(super) fn video_submission(
 ) -> Result<(TaskSubmission, Vec<ElementLoss>), ApiError> {
     let target = road.target().ok_or_else(internal_error)?;
     let provider = &target.provider;
-    let dialect = provider.video(&target.model);
+    let dialect = target.rules().video;
     let model = provider.video_model(&target.model);
     let mut body = BytesMut::new();
     write::encode(video, &dialect, model, remixed.is_some(), &mut body);
