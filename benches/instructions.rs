@@ -285,8 +285,46 @@ fn translation_case(provider: Format, client: Format, arrival: Arrival, about: &
     Some(translated(route, said, None))
 }
 
+/// Ways of a request to a provider of the client's own format: encoded again, or read and passed on.
+const OWN_WAYS: [&str; 2] = ["anew", "passes"];
+/// Requests of these cases: ten turns, and the conversation of a coding agent.
+const OWN_REQUESTS: [&str; 2] = ["request", "agent"];
+
+/// Splits the name of a case of a client's own format: `chat-anew-request`.
+fn own_format(case: &str) -> Option<usize> {
+    let format = Format::ALL.into_iter().find(|format| case.starts_with(&format!("{format}-")))?;
+    let (way, kind) = case.strip_prefix(&format!("{format}-"))?.split_once('-')?;
+    let body = match OWN_REQUESTS.iter().position(|name| *name == kind)? {
+        0 => requests::conversation(format),
+        _ => requests::agent(format, 100_000),
+    };
+    match OWN_WAYS.iter().position(|name| *name == way)? {
+        0 => Some(translated_request((format, format), body, PromptCaching::default())),
+        _ => Some(passed(format.api(), &Bytes::from(body))),
+    }
+}
+
+/// Reads a request that passes unchanged.
+fn passed(api: Api, body: &Bytes) -> usize {
+    let turns = FRAMES / 50;
+    measured(|| {
+        for _ in 0..turns {
+            let mut reader = BodyReader::new(api, false);
+            for at in (0..body.len()).step_by(16_384) {
+                reader.push(body.slice(at..body.len().min(at + 16_384))).unwrap();
+            }
+            black_box(reader.finish().unwrap());
+        }
+    });
+    turns
+}
+
 fn main() -> ExitCode {
     let case = std::env::args().nth(1).unwrap_or_default();
+    if let Some(count) = own_format(&case) {
+        eprintln!("{count}");
+        return ExitCode::SUCCESS;
+    }
     if let Some((provider, client, arrival, about)) = pair(&case) {
         let Some(count) = translation_case(provider, client, arrival, &about) else {
             return ExitCode::FAILURE;
@@ -310,6 +348,11 @@ fn main() -> ExitCode {
         case if CASES.contains(&case) => stream(case),
         _ => {
             println!("{}", CASES.join("\n"));
+            for format in Format::ALL {
+                for kind in OWN_REQUESTS {
+                    OWN_WAYS.iter().for_each(|way| println!("{format}-{way}-{kind}"));
+                }
+            }
             for (provider, client) in translation::pairs() {
                 println!("{provider}-to-{client}");
                 println!("{provider}-to-{client}-request");

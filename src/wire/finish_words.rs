@@ -113,6 +113,8 @@ pub const WORDS: &[FinishWord] = {
         row("max_tokens",                    Length,        ANTHROPIC),
         row("model_length",                  Length,        "Mistral AI API reference, 2026-11"),
         row("continuation",                  Length,        GOOGLE),
+        // The server stops a model that repeats itself: the text is cut off there.
+        row("repetition",                    Length,        "vLLM, FinishReason, 2026-11"),
         row("model_context_window_exceeded", ContextFull,   ANTHROPIC),
         // Filters and refusals
         row("content_filter",                ContentFilter, OPENAI),

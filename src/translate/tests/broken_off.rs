@@ -209,7 +209,8 @@ fn stream(
             Err(error) => failed = Some(error),
         }
     }
-    assert!(failed.is_none() || exchange.meter().has_failed(), "{provider} {frames:?}");
+    let is_counted = exchange.meter().has_failed() || matches!(failed, Some(StreamError::Cut));
+    assert!(failed.is_none() || is_counted, "{provider} {frames:?}");
     (out, failed, exchange.usage().output.unwrap_or(0))
 }
 
@@ -255,6 +256,29 @@ fn response_broken_off_is_an_error_for_clients_of_every_other_format() {
                     }
                     assert_eq!(tokens, 3, "{what}: the usage is read before the error");
                 }
+            }
+        }
+    }
+}
+
+/// Relays end their stream although its source broke off.
+#[test]
+fn response_that_ends_in_half_a_call_without_a_finish_reason_is_cut() {
+    let call = |arguments: &str| {
+        let begin = format!(
+            r#"{{"id":"x","choices":[{{"index":0,"delta":{{"role":"assistant","tool_calls":[{{"index":0,"id":"c","function":{{"name":"f","arguments":"{arguments}"}}}}]}}}}]}}"#
+        );
+        [begin, "[DONE]".to_owned()]
+    };
+    for client in Format::ALL.into_iter().filter(|client| *client != Format::Chat) {
+        for streams in [true, false] {
+            let (out, failed, _) = stream(client, Format::Chat, streams, &call(r#"{\"q\": \"x"#));
+            let text = String::from_utf8_lossy(&out);
+            assert!(failed.is_some(), "{client}: {text}");
+            assert!(!COMPLETE.iter().any(|complete| text.contains(complete)), "{client}: {text}");
+            for whole in [r#"{\"q\": \"x\"}"#, ""] {
+                let (out, failed, _) = stream(client, Format::Chat, streams, &call(whole));
+                assert!(failed.is_none() && !out.is_empty(), "{client}: {whole}: {failed:?}");
             }
         }
     }

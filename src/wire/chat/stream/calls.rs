@@ -169,6 +169,11 @@ impl ChoiceCalls {
         self.called && self.list.iter().all(Call::is_complete)
     }
 
+    /// Returns whether the arguments of a call have begun and not ended.
+    pub(super) fn is_half(&self) -> bool {
+        self.list.iter().any(|call| call.kind == ToolKind::Function && call.nesting.is_open())
+    }
+
     /// Processes a fragment: finds or creates its call and emits the events.
     pub(super) fn take(
         &mut self,
@@ -393,6 +398,10 @@ struct Nesting {
 impl Nesting {
     fn is_complete(self) -> bool {
         self.begun && self.depth == 0
+    }
+
+    fn is_open(self) -> bool {
+        self.begun && self.depth != 0
     }
 
     fn complete(&mut self) {

@@ -126,7 +126,11 @@ impl Decoder {
         }
         // SDKs compare only the beginning of the data.
         if data.starts_with("[DONE]") {
-            self.end(sink);
+            // A relay whose own source broke off ends its stream all the same. Without a finish reason the text may be
+            // whole, half a call is not: the end of the stream reports it as cut.
+            if !self.choices.iter().any(ChoiceDecoder::is_cut_in_a_call) {
+                self.end(sink);
+            }
             return Ok(());
         }
         self.document(data, sink)

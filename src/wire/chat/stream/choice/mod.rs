@@ -461,6 +461,11 @@ impl ChoiceDecoder {
         self.finish.is_some()
     }
 
+    /// Returns whether the choice stands in the middle of a call, without a finish reason.
+    pub(super) fn is_cut_in_a_call(&self) -> bool {
+        self.finish.is_none() && self.calls.is_half()
+    }
+
     /// Returns the end of a choice that broke off.
     pub(super) fn broken_off(&self) -> Option<&BrokenOff> {
         match &self.finish {
