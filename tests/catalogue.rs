@@ -190,14 +190,14 @@ fn import_of_litellm_avoids_its_traps() {
         &text,
         &[
             "long = { above = 272000, input = 2, output = 1.5 }",
-            "tiers = { \"flex\" = 0.5 }",
-            "regions = { \"eu\" = 1.1 }",
+            "tiers = { \"batch\" = 0.5, \"flex\" = 0.5, \"priority\" = 2, \"ultrafast\" = 6 }",
+            "regions = { \"eu\" = 1.1, \"us\" = 1.1 }",
             "odd = { flex = { cached_input = 0.02 } }",
             // From 200,000 tokens on, which is above 199,999.
             "long = { above = 199999, input = 2, output = 2 }",
             "input_limit = 500000",
             "retires = 2027-05-01\nsuccessor = \"grok-4.7\"",
-            "regions = { \"us\" = 1.1 }",
+            "regions = { \"apac\" = 1.1, \"au\" = 1.1, \"eu\" = 1.1, \"jp\" = 1.1, \"us\" = 1.1 }",
             "steps = [ { above = 32000, input = 2.4, output = 12 } ]",
         ],
     );
@@ -243,7 +243,10 @@ fn import_of_genai_prices_takes_days_and_tiers_and_no_patterns() {
         ],
     );
     let text = std::fs::read_to_string(folder.path().join("p.toml")).unwrap();
-    has(&text, &["until = 2098-12-31", "from = 2099-01-01", "tiers = { \"batch\" = 0.5 }", "search = 0.01"]);
+    has(
+        &text,
+        &["until = 2098-12-31", "from = 2099-01-01", "tiers = { \"batch\" = 0.5, \"flex\"", "search = 0.01"],
+    );
     has(&text, &["steps = [ { above = 200000, input = 3 } ]"]);
     assert!(!text.contains("input = 9"), "{text}");
 }
@@ -273,4 +276,159 @@ fn import_of_models_dev_ignores_the_relic_of_200k() {
         assert!(!ok && error.contains(message), "{error}");
         assert!(!folder.path().join("q.toml").exists());
     }
+}
+
+/// What the files of 2026-11 have in this form.
+const LITELLM_FORMS: &str = r#"{
+    "low/1024-x-1024/gpt-image-1": { "litellm_provider": "openai", "input_cost_per_image": 0.011 },
+    "text-embedding-3-small": { "litellm_provider": "openai", "mode": "embedding", "input_cost_per_token": 2e-08,
+        "input_cost_per_token_batches": 1e-08, "output_cost_per_token": 0.0, "output_cost_per_token_batches": 0.0 },
+    "zai/glm-5.3": { "litellm_provider": "zai", "input_cost_per_token": 1.4e-06, "output_cost_per_token": 4.4e-06,
+        "cache_creation_input_token_cost": 0.0 },
+    "gpt-5.4": { "litellm_provider": "openai", "input_cost_per_token": 2.6e-06, "output_cost_per_token": 1.5e-05,
+        "cache_read_input_token_cost": 2.5e-07, "cache_read_input_token_cost_batches": 1.3e-07,
+        "input_cost_per_token_batches": 1.3e-06, "output_cost_per_token_batches": 7.5e-06,
+        "input_cost_per_token_above_272k_tokens": 5.2e-06, "output_cost_per_token_above_272k_tokens": 2.25e-05,
+        "cache_read_input_token_cost_above_272k_tokens": 5e-07,
+        "input_cost_per_token_above_272k_tokens_batches": 2.6e-06,
+        "cache_read_input_token_cost_above_272k_tokens_batches": 2.5e-07 },
+    "gpt-6-luna": { "litellm_provider": "openai", "input_cost_per_token": 9e-09, "input_cost_per_token_decisions": 1e-07 },
+    "gpt-5.1": { "litellm_provider": "openai", "input_cost_per_token": 1.25e-06, "output_cost_per_token": 1e-05,
+        "cache_read_input_token_cost": 1.3e-07, "input_cost_per_token_batches": 6.25e-07,
+        "output_cost_per_token_batches": 6e-06 },
+    "gpt-9-new": { "litellm_provider": "openai", "input_cost_per_token": 3e-06, "output_cost_per_token": 1e-06 },
+    "eu.anthropic.claude-opus-9": { "litellm_provider": "bedrock", "input_cost_per_token": 3e-06 },
+    "global.anthropic.claude-opus-8": { "litellm_provider": "bedrock", "input_cost_per_token": 3e-06,
+        "output_cost_per_token": 1.5e-05 },
+    "eu.anthropic.claude-opus-8": { "litellm_provider": "bedrock", "input_cost_per_token": 3.3e-06,
+        "output_cost_per_token": 1.65e-05 }
+}"#;
+
+#[test]
+fn import_of_litellm_reads_each_form_of_its_prices() {
+    let folder = folder(&[("prices.json", LITELLM_FORMS)]);
+    let (_, out, error) = catalogue(folder.path(), &["import", "litellm", "prices.json", "--out", "p.toml"]);
+    assert!(error.is_empty(), "{error}");
+    has(
+        &out,
+        &[
+            // A tier's price differs although the base price is the same, and the rounded price of cached input is none.
+            "differs  gpt-5.1 at openai: output in batch 5 -> 6\n",
+            "differs  gpt-5.4 at openai: input 2.5 -> 2.6",
+            "refused  gpt-6-luna at openai: more than three times",
+            // One wrong row does not keep the others from being written.
+            "refused  gpt-9-new at openai: input costs more than output",
+            "refused  anthropic.claude-opus-9 at bedrock: it has a price in eu only",
+            "new      anthropic.claude-opus-8 at bedrock",
+            "2 same, 1 new, 2 differ, 3 refused",
+        ],
+    );
+    assert!(!out.contains("gpt-image-1"), "prices of one size each are no model: {out}");
+    let text = std::fs::read_to_string(folder.path().join("p.toml")).unwrap();
+    has(&text, &["regions = { \"eu\" = 1.1 }", "long = { above = 272000, input = 2, output = 1.5 }"]);
+    // Tiers that the source leaves out stay, and 0.13 is half of 0.25, rounded.
+    has(&text, &["tiers = { \"batch\" = 0.5, \"flex\" = 0.5, \"priority\" = 2 }"]);
+    let (ok, _, error) = catalogue(folder.path(), &["diff", "p.toml"]);
+    assert!(ok, "{error}");
+}
+
+#[test]
+fn import_of_genai_prices_reads_variants_as_tiers_by_day() {
+    let text = r#"[{ "id": "openai", "models": [
+        { "id": "gpt-4.1", "prices": { "input_mtok": 2, "cache_read_mtok": 0.4, "output_mtok": 8, "storage_searches_kcount": 2.5 },
+          "price_variants": [ { "when": { "service_tier": "default" }, "prices": {} },
+            { "when": { "service_tier": "priority" }, "prices": { "input_mtok": 3.5, "cache_read_mtok": 0.7, "output_mtok": 14 },
+              "constraint": { "start_date": "2026-10-12" } },
+            { "when": { "service_tier": "fast" }, "prices": { "input_mtok": 3.5 } },
+            { "when": { "processing": "batch" }, "prices": { "input_mtok": 1, "output_mtok": 4 } },
+            { "when": { "processing": "batch" }, "prices": { "input_mtok": 0.5, "output_mtok": 2 } },
+            { "when": { "service_tier": "flex" }, "prices": { "input_mtok": 1, "cache_read_mtok": 0.2, "output_mtok": 4 },
+              "constraint": { "start_date": "2099-02-01" } } ] },
+        { "id": "ft:gpt-4o-", "prices": { "input_mtok": 1 } },
+        { "id": "gpt-5.2", "prices": { "input_mtok": 1.75 }, "price_variants": [
+            { "when": { "route": "eu" }, "prices": { "input_mtok": 2 } } ] } ] },
+      { "id": "zhipuai", "models": [ { "id": "glm-5.3", "prices": { "input_mtok": 1.103, "output_mtok": 3.862 } } ] },
+      { "id": "zai", "models": [ { "id": "GLM-5.3", "prices": { "input_mtok": 1.4, "output_mtok": 4.4 } } ] },
+      { "id": "aws", "models": [
+        { "id": "global.anthropic.claude-opus-5", "prices": { "input_mtok": 5, "output_mtok": 25 } },
+        { "id": "regional.anthropic.claude-opus-5", "prices": { "input_mtok": 5.5, "output_mtok": 27.5 } } ] },
+      { "id": "google", "models": [ { "id": "claude-opus-5", "prices": { "input_mtok": 5, "output_mtok": 25 } } ] }]"#;
+    let folder = folder(&[("data.json", text)]);
+    let (_, out, error) =
+        catalogue(folder.path(), &["import", "genai-prices", "data.json", "--out", "p.toml"]);
+    assert!(error.is_empty(), "{error}");
+    has(
+        &out,
+        &[
+            "differs  gpt-4.1 at openai: cached_input 0.5 -> 0.4",
+            "refused  ft:gpt-4o- at openai: its id is the beginning of names",
+            "refused  gpt-5.2 at openai: a price depends on something that is no service tier",
+            "3 same, 0 new, 1 differ, 2 refused",
+        ],
+    );
+    let text = std::fs::read_to_string(folder.path().join("p.toml")).unwrap();
+    // Batch has the cached input of the base price, which the variant does not name; flex begins later.
+    has(
+        &text,
+        &[
+            "tiers = { \"batch\" = 0.5, \"priority\" = 1.75 }\nodd = { batch = { cached_input = 0.4 } }\nuntil = 2099-01-31",
+            "tiers = { \"batch\" = 0.5, \"flex\" = 0.5, \"priority\" = 1.75 }",
+            "from = 2099-02-01",
+        ],
+    );
+    assert!(!text.contains("default") && !text.contains("fast"), "{text}");
+}
+
+#[test]
+fn import_of_models_dev_joins_geographies_and_other_names() {
+    let text = r#"{ "openai": { "models": {
+        "text-embedding-3-small": { "cost": { "input": 0.02, "output": 0 } },
+        "gpt-5.1": { "cost": { "input": 1.25, "output": 10, "cache_read": 0.13, "cache_write": 0 } },
+        "gpt-5.5": { "cost": { "input": 6, "output": 30 }, "limit": { "context": 0, "output": 0 } } } },
+      "xai": { "models": { "grok-4.3": { "cost": { "input": 1.25, "output": 2.5,
+        "tiers": [ { "tier": { "type": "context", "size": 200000 }, "input": 2.5, "output": 5 } ] } } } },
+      "amazon-bedrock": { "models": {
+        "anthropic.claude-opus-5": { "cost": { "input": 5, "output": 25 } },
+        "eu.anthropic.claude-opus-5": { "cost": { "input": 5.5, "output": 27.5 } },
+        "jp.anthropic.claude-opus-5": { "cost": { "input": 6, "output": 30 } } } } }"#;
+    let folder = folder(&[("api.json", text)]);
+    let (_, out, error) = catalogue(folder.path(), &["import", "models-dev", "api.json", "--out", "p.toml"]);
+    assert!(error.is_empty(), "{error}");
+    has(
+        &out,
+        &[
+            "differs  gpt-5.5 at openai: input 5 -> 6",
+            "differs  anthropic.claude-opus-5 at bedrock: region jp 1.1 -> 1.2",
+            "3 same, 0 new, 2 differ, 0 refused",
+        ],
+    );
+    let text = std::fs::read_to_string(folder.path().join("p.toml")).unwrap();
+    // What the source does not know is kept where it is a factor, and named where it is an amount.
+    has(
+        &text,
+        &[
+            "long = { above = 272000, input = 2, output = 1.5 }",
+            "tiers = {",
+            "# The catalogue has these beside, which the source does not state: cached_input",
+        ],
+    );
+}
+
+/// Each example of the page is a file that the gateway takes.
+#[test]
+fn examples_of_the_page_are_valid() {
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/catalogue.md")).unwrap();
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(examples.len() >= 3);
+    for example in &examples {
+        let folder = folder(&[("over.toml", example)]);
+        let (ok, out, error) = catalogue(folder.path(), &["diff", "over.toml"]);
+        assert!(ok && !out.is_empty(), "{example}\n{error}");
+    }
+    let example = examples.iter().find(|example| example.contains("[[serving]]")).unwrap();
+    let folder = folder(&[("over.toml", example)]);
+    let (_, out, _) = catalogue(folder.path(), &["show", "acme-coder-70b", "--file", "over.toml"]);
+    has(&out, &["family         acme-coder (a guess", "sampling       all"]);
 }

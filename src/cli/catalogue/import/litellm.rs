@@ -52,62 +52,26 @@ const TIERS: &[(&str, &str)] =
 const BESIDE: &[&str] =
     &["google_maps_grounding_cost_per_query", "fedramp_uplift_multiplier", "input_cost_per_token_cache_hit"];
 
-/// Prefixes of ids by geography.
-const REGIONS: [&str; 8] = ["us.", "eu.", "apac.", "jp.", "au.", "in.", "us-gov.", "global."];
+/// End of keys of another API than those of the gateway.
+const OTHER_API: &str = "_decisions";
 
 pub(super) fn read(document: &Value) -> Vec<Proposal> {
-    let Some(entries) = document.as_object() else { return Vec::new() };
-    let mut proposals: BTreeMap<(&'static str, String), Proposal> = BTreeMap::new();
-    let mut regional = Vec::new();
-    for (name, entry) in entries {
+    let mut proposals = Vec::new();
+    for (name, entry) in document.as_object().into_iter().flatten() {
         let Some(entry) = entry.as_object() else { continue };
         let provider = entry.get("litellm_provider").and_then(Value::as_str);
         let Some((_, provider)) = PROVIDERS.iter().find(|(name, _)| Some(*name) == provider) else {
             continue;
         };
-        let id = name.rsplit('/').next().unwrap_or(name);
-        // Entries for one AWS region each: `bedrock/us-east-1/...`.
-        if *provider == "bedrock" && name.contains('/') {
+        let (path, id) = name.rsplit_once('/').unwrap_or(("", name));
+        // Entries for one AWS region each (`bedrock/us-east-1/...`), and for one size of images each
+        // (`low/1024-x-1024/...`), are no models of their own.
+        if (*provider == "bedrock" && !path.is_empty()) || path.contains("-x-") {
             continue;
         }
-        let mut proposal = read_entry(provider, id, entry);
-        let region = REGIONS.iter().find(|region| *provider == "bedrock" && id.starts_with(**region));
-        if let Some(region) = region {
-            proposal.id = id.trim_start_matches(region).to_owned();
-            regional.push((region.trim_end_matches('.'), proposal));
-        } else {
-            proposals.entry((provider, id.to_ascii_lowercase())).or_insert(proposal);
-        }
+        proposals.push(read_entry(provider, id, entry));
     }
-    for (region, proposal) in regional {
-        add_region(&mut proposals, region, proposal);
-    }
-    proposals.into_values().collect()
-}
-
-/// Adds the entry of a geography as a factor of the entry without one.
-fn add_region(proposals: &mut BTreeMap<(&'static str, String), Proposal>, region: &str, other: Proposal) {
-    let key = (other.provider, other.id.to_ascii_lowercase());
-    let Some(base) = proposals.get_mut(&key) else {
-        if region == "global" {
-            proposals.insert(key, other);
-        }
-        return;
-    };
-    let (Some(row), Some(of_region)) = (base.rows.first_mut(), other.rows.first()) else { return };
-    let factors: Vec<Option<PriceFactor>> = of_region
-        .base
-        .iter()
-        .map(|(kind, price)| PriceFactor::ratio(price.unsigned_abs(), row.base.get(kind)?.unsigned_abs()))
-        .collect();
-    match factors.first() {
-        Some(Some(first)) if factors.iter().all(|factor| factor == &Some(*first)) => {
-            if *first != PriceFactor::ONE {
-                row.regions.insert(region.to_owned(), *first);
-            }
-        }
-        _ => base.refused = Some(format!("the prices of {region} are no multiple of those without a region")),
-    }
+    super::regions::merged(proposals)
 }
 
 fn read_entry(provider: &'static str, id: &str, entry: &Map<String, Value>) -> Proposal {
@@ -126,6 +90,7 @@ fn read_entry(provider: &'static str, id: &str, entry: &Map<String, Value>) -> P
     if matches!(entry.get("mode").and_then(Value::as_str), Some("embedding" | "rerank")) {
         let has_search = row.search.is_some();
         row.base.retain(|kind, price| *price > 0 || (*kind == "input" && !has_search));
+        row.tiers.values_mut().for_each(|kinds| kinds.retain(|_, price| *price > 0));
     }
     let count = |key: &str| entry.get(key).and_then(Value::as_u64);
     // The input limit, which is not the context window.
@@ -139,7 +104,7 @@ fn read_entry(provider: &'static str, id: &str, entry: &Map<String, Value>) -> P
 
 /// Reads one member. Returns false for a price that is not known.
 fn read_price(row: &mut ProposedRow, provider: &str, key: &str, value: &Value) -> bool {
-    if BESIDE.contains(&key) {
+    if BESIDE.contains(&key) || key.ends_with(OTHER_API) {
         return true;
     }
     match key {

@@ -1,10 +1,12 @@
 //! `catalogue import`: a file of price rows from a public catalogue. It is a proposal, which a person reviews; rules about
 //! requests are never imported, because the public catalogues state them loosely.
 
+mod compare;
 mod genai_prices;
 mod litellm;
 mod models_dev;
 mod proposal;
+mod regions;
 mod report;
 
 use std::path::PathBuf;
@@ -84,7 +86,14 @@ pub(super) fn run(options: &CatalogueImportArgs) -> ExitCode {
         return fail(format_args!("{} has no models in the form of {name}", options.file.display()));
     }
     let permissions = Permissions { free: &options.free, accept: &options.accept };
-    let review = Review::of(Catalogue::embedded(), today(), proposals, &permissions, options.source.name());
+    let review =
+        match Review::of(Catalogue::embedded(), today(), proposals, &permissions, options.source.name()) {
+            Ok(review) => review,
+            Err(faults) => {
+                print_faults(&faults);
+                return fail("the proposal does not fit the catalogue, and is not written");
+            }
+        };
     review.lines.iter().for_each(|line| say!("{line}"));
     say!();
     say!(
@@ -95,10 +104,6 @@ pub(super) fn run(options: &CatalogueImportArgs) -> ExitCode {
         review.refused,
         review.foreign
     );
-    if let Err(faults) = Catalogue::overlaid(&[("proposal", &review.text)]) {
-        print_faults(&faults);
-        return fail("the proposal does not fit the catalogue, and is not written");
-    }
     if let Err(error) = std::fs::write(&options.out, &review.text) {
         return fail(format_args!("{}: {error}", options.out.display()));
     }

@@ -42,7 +42,7 @@ pub(super) fn read(document: &Value) -> Vec<Proposal> {
             proposals.push(read_model(provider, id, model));
         }
     }
-    proposals
+    super::regions::merged(proposals)
 }
 
 fn read_model(provider: &'static str, id: &str, model: &Value) -> Proposal {
@@ -64,7 +64,9 @@ fn read_model(provider: &'static str, id: &str, model: &Value) -> Proposal {
             unknown.push("tiers".to_owned());
             continue;
         };
-        unknown.extend(read_kinds(row.long.entry(size).or_default(), tier));
+        // xAI charges more from the threshold on, the others above it.
+        let above = if provider == "xai" { size.saturating_sub(1) } else { size };
+        unknown.extend(read_kinds(row.long.entry(above).or_default(), tier));
     }
     if !unknown.is_empty() {
         proposal.refused = Some(format!("unknown prices: {}", unknown.join(", ")));

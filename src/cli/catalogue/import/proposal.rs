@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use jiff::civil::Date;
 use serde_json::Value;
 
-use crate::catalogue::{PriceFactor, parse_price, price_text};
+use super::compare::is_rounded;
+use crate::catalogue::{ListedPrice, LongRule, PriceFactor, parse_price, price_text};
 
 /// Prices by kind of tokens, in nano-units per million.
 pub(super) type Kinds = BTreeMap<&'static str, i64>;
@@ -43,8 +44,10 @@ pub(super) struct ProposedRow {
     pub(super) long_tiers: BTreeMap<(String, u64), Kinds>,
     pub(super) search: Option<i64>,
     pub(super) regions: BTreeMap<String, PriceFactor>,
-    /// Factors of tiers that the source states as such.
+    /// Factors of tiers that the source states as such, or that the catalogue has.
     pub(super) tier_factors: BTreeMap<String, PriceFactor>,
+    /// Factors of long requests that the catalogue has.
+    pub(super) long_factors: Option<LongRule>,
     pub(super) free: bool,
 }
 
@@ -97,6 +100,36 @@ pub(super) fn falls_back_to(kind: &str) -> Option<&'static str> {
 }
 
 impl ProposedRow {
+    /// Takes over what the catalogue has and the source does not state: a row replaces the whole price. Returns what cannot be
+    /// taken over, because it is an amount and no factor.
+    pub(super) fn keep(&mut self, current: &ListedPrice) -> Vec<String> {
+        let mut lost = Vec::new();
+        for (tier, factor) in &current.tiers {
+            if self.tiers.contains_key(&**tier) || self.tier_factors.contains_key(&**tier) {
+                continue;
+            }
+            if current.odd.iter().any(|odd| odd.tier == *tier) {
+                lost.push(format!("the tier {tier}"));
+            } else {
+                self.tier_factors.insert(tier.to_string(), *factor);
+            }
+        }
+        for (region, factor) in &current.regions {
+            self.regions.entry(region.to_string()).or_insert(*factor);
+        }
+        if self.long.is_empty() {
+            self.long_factors = current.long;
+            lost.extend((!current.steps.is_empty()).then(|| "prices of long requests".to_owned()));
+        }
+        self.search = self.search.or(current.search);
+        let kinds = current.rates.iter().map(|rate| rate.kind).filter(|kind| !self.base.contains_key(kind));
+        lost.extend(kinds.map(str::to_owned));
+        lost.extend(current.request.map(|_| "request".to_owned()));
+        lost.extend((!current.images.is_empty()).then(|| "image".to_owned()));
+        lost.extend((!current.video_seconds.is_empty()).then(|| "video_second".to_owned()));
+        lost
+    }
+
     /// Removes the prices that are those of the kinds that they fall back to, and that no tier and no step repeats.
     pub(super) fn simplify(&mut self) {
         let others: Vec<&Kinds> =
@@ -153,11 +186,28 @@ impl ProposedRow {
                 return;
             }
         }
+        if let Some(long) = self.long_factors.filter(|_| self.long.is_empty()) {
+            let (input, output) = (factor_text(long.input), factor_text(long.output));
+            let _ = writeln!(out, "long = {{ above = {}, input = {input}, output = {output} }}", long.above);
+        }
         if !self.long.is_empty() {
             let steps =
                 self.long.iter().map(|(above, kinds)| format!("{{ above = {above}, {} }}", members(kinds)));
             let _ = writeln!(out, "steps = [ {} ]", steps.collect::<Vec<_>>().join(", "));
         }
+    }
+
+    /// Returns whether the price of a kind in a tier is the multiple of the base price, and only shown with fewer digits: the
+    /// price of long requests in the tier is the exact multiple.
+    fn shows_rounded(&self, tier: &str, kind: &str, factor: PriceFactor) -> bool {
+        let exact = self.base.get(kind).and_then(|base| times(*base, factor));
+        let shown = self.tiers.get(tier).and_then(|kinds| kinds.get(kind));
+        let mut long =
+            self.long_tiers.iter().filter(|((name, _), _)| name == tier).filter_map(|((_, above), kinds)| {
+                Some((*kinds.get(kind)?, times(*self.long.get(above)?.get(kind)?, factor)))
+            });
+        exact.zip(shown).is_some_and(|(exact, shown)| is_rounded(exact, *shown))
+            && long.next().is_some_and(|(price, product)| product == Some(price))
     }
 
     fn tier_lines(&self, out: &mut String) -> Result<(), String> {
@@ -174,7 +224,7 @@ impl ProposedRow {
                 let Some(base) = self.base.get(kind) else {
                     return Err(format!("{kind} has a price in the tier {tier} only"));
                 };
-                if ratio(*base, *price) != Some(factor) {
+                if ratio(*base, *price) != Some(factor) && !self.shows_rounded(tier, kind, factor) {
                     odd.entry(tier).or_default().insert(kind, *price);
                 }
             }
@@ -185,6 +235,8 @@ impl ProposedRow {
                 let long = self.long.get(above).and_then(|long| long.get(kind));
                 let served = self.tiers.get(tier).and_then(|served| served.get(kind));
                 let factor = served.zip(self.base.get(kind)).and_then(|(served, base)| ratio(*base, *served));
+                let factor =
+                    tiers.get(tier).filter(|main| self.shows_rounded(tier, kind, **main)).copied().or(factor);
                 let expected = long.zip(factor).and_then(|(long, factor)| times(*long, factor));
                 if expected != Some(*price) {
                     return Err(format!(

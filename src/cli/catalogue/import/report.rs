@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use jiff::civil::Date;
 
-use super::proposal::{Kinds, Proposal, ProposedRow, falls_back_to};
-use crate::catalogue::{Catalogue, ListedPrice, price_text};
+use super::compare::differences;
+use super::proposal::{Kinds, Proposal, ProposedRow};
+use crate::catalogue::{Catalogue, CatalogueFault, ListedPrice, ModelKind};
 
 /// What the operator permits by name.
 pub(super) struct Permissions<'p> {
@@ -26,12 +27,37 @@ pub(super) struct Review {
     pub(super) lines: Vec<String>,
     /// File of the rows.
     pub(super) text: String,
-    /// Models with rows to be reviewed: name as it is compared, id, and text.
-    models: Vec<(Box<str>, String, String)>,
+    /// Models with rows to be reviewed.
+    models: Vec<ReviewedModel>,
 }
 
-/// First day of a row, with its lines.
-type RowText = (Option<Date>, String);
+/// Model with rows to be reviewed.
+#[derive(Debug)]
+struct ReviewedModel {
+    /// Name as names are compared.
+    name: Box<str>,
+    id: String,
+    text: String,
+    /// Offers, with whether their price differs from that of the catalogue.
+    offers: Vec<ReviewedOffer>,
+}
+
+#[derive(Debug)]
+struct ReviewedOffer {
+    provider: &'static str,
+    name: String,
+    differs: bool,
+    rows: Vec<RowText>,
+}
+
+/// Lines of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RowText {
+    from: Option<Date>,
+    lines: String,
+    /// What the row of the catalogue has and this one not.
+    lost: Vec<String>,
+}
 
 /// How a proposal compares with the catalogue.
 enum Verdict {
@@ -41,19 +67,18 @@ enum Verdict {
 }
 
 impl Review {
+    /// Compares proposals with a catalogue.
+    ///
+    /// # Errors
+    /// Returns the faults if the proposals cannot be laid over the catalogue, and no model is to blame.
     pub(super) fn of(
         catalogue: &Catalogue,
         day: Date,
         proposals: Vec<Proposal>,
         permissions: &Permissions<'_>,
         source: &str,
-    ) -> Review {
+    ) -> Result<Review, Vec<CatalogueFault>> {
         let mut review = Review::default();
-        let _ = write!(
-            review.text,
-            "# Proposal from {source}, made on {day}. Review each row against the page of the provider, and correct its source.\n\
-             schema = 1\n\n[sources]\n\"import of {day}\" = \"{source}, imported on {day}\"\n"
-        );
         for mut proposal in proposals {
             let head = format!("{} at {}", proposal.id, proposal.provider);
             let Some((family, _)) = catalogue.family_of(&proposal.id) else {
@@ -63,37 +88,92 @@ impl Review {
             let current = catalogue
                 .offer(proposal.provider, &proposal.id)
                 .and_then(|offer| offer.price_on(day).or(offer.prices.last()));
-            match judge(&mut proposal, current, day, permissions) {
-                Err(reason) => {
-                    review.refused += 1;
-                    review.lines.push(format!("refused  {head}: {reason}"));
+            let written = match judge(&mut proposal, current, family.facts.kind_or_chat(), day, permissions) {
+                Err(reason) => Err(reason),
+                Ok((Verdict::Same, _)) => {
+                    review.same += 1;
+                    Ok(())
                 }
-                Ok((Verdict::Same, _)) => review.same += 1,
                 Ok((Verdict::New, rows)) => {
-                    review.new += 1;
-                    review.lines.push(format!("new      {head}"));
-                    review.write(catalogue, &family.id, &proposal, &rows, (day, "new"));
+                    review.write(catalogue, &family.id, &proposal, rows, (day, None)).map(|()| {
+                        review.new += 1;
+                        review.lines.push(format!("new      {head}"));
+                    })
                 }
                 Ok((Verdict::Differs(what), rows)) => {
-                    review.differs += 1;
-                    review.lines.push(format!("differs  {head}: {what}"));
-                    review.write(catalogue, &family.id, &proposal, &rows, (day, &format!("differs: {what}")));
+                    review.write(catalogue, &family.id, &proposal, rows, (day, Some(&what))).map(|()| {
+                        review.differs += 1;
+                        review.lines.push(format!("differs  {head}: {what}"));
+                    })
                 }
+            };
+            if let Err(reason) = written {
+                review.refused += 1;
+                review.lines.push(format!("refused  {head}: {reason}"));
             }
         }
-        let models = std::mem::take(&mut review.models);
-        review.text.extend(models.into_iter().map(|(.., text)| text));
-        review
+        review.finish(day, source)?;
+        Ok(review)
     }
 
+    /// Makes the file. A model whose rows the catalogue refuses is left out.
+    fn finish(&mut self, day: Date, source: &str) -> Result<(), Vec<CatalogueFault>> {
+        let head = format!(
+            "# Proposal from {source}, made on {day}. Review each row against the page of the provider, and correct its source.\n\
+             schema = 1\n\n[sources]\n\"import of {day}\" = \"{source}, imported on {day}\"\n"
+        );
+        loop {
+            self.text.clone_from(&head);
+            let mut starts = Vec::new();
+            for model in &self.models {
+                starts.push(self.text.lines().count());
+                self.text.push_str(&model.text);
+            }
+            let Err(faults) = Catalogue::overlaid(&[("proposal", &self.text)]) else { return Ok(()) };
+            let before = self.models.len();
+            for fault in faults.iter().rev() {
+                let at = starts.partition_point(|start| *start < fault.line).checked_sub(1);
+                let blamed = at.filter(|at| fault.line > 0 && *at < self.models.len());
+                let Some(at) = blamed else { continue };
+                // Several faults of one model.
+                starts.truncate(at);
+                let rest = self.models.split_off(at.saturating_add(1));
+                if let Some(model) = self.models.pop() {
+                    self.refuse(&model, fault);
+                }
+                self.models.extend(rest);
+            }
+            if self.models.len() == before {
+                return Err(faults);
+            }
+        }
+    }
+
+    /// Counts the offers of a model as refused.
+    fn refuse(&mut self, model: &ReviewedModel, fault: &CatalogueFault) {
+        for offer in &model.offers {
+            let head = format!("{} at {}", offer.name, offer.provider);
+            let count = if offer.differs { &mut self.differs } else { &mut self.new };
+            *count = count.saturating_sub(1);
+            self.refused += 1;
+            self.lines
+                .retain(|line| !line.ends_with(&format!(" {head}")) && !line.contains(&format!(" {head}:")));
+            self.lines.push(format!("refused  {head}: {}", fault.message));
+        }
+    }
+
+    /// Adds the rows of a proposal.
+    ///
+    /// # Errors
+    /// Returns the reason if the model has other rows at the provider, under another name.
     fn write(
         &mut self,
         catalogue: &Catalogue,
         family: &str,
         proposal: &Proposal,
-        rows: &[RowText],
-        (day, mark): (Date, &str),
-    ) {
+        rows: Vec<RowText>,
+        (day, what): (Date, Option<&str>),
+    ) -> Result<(), String> {
         // A dated snapshot with a price of its own is a model of its own.
         let plain = catalogue.plain_name(&proposal.id);
         let known = catalogue.model(&proposal.id).filter(|model| {
@@ -101,28 +181,38 @@ impl Review {
             named(&model.id) || model.offers.iter().any(|offer| named(&offer.name))
         });
         let id = known.map_or(&*proposal.id, |model| &model.id).to_owned();
-        let place = self.models.iter().position(|(name, ..)| *name == plain);
+        let key = catalogue.plain_name(&id);
+        let place = self.models.iter().position(|model| model.name == key);
         let place = place.unwrap_or_else(|| {
-            let mut head = format!("\n[[model]]\nid = {id:?}\n");
+            let mut text = format!("\n[[model]]\nid = {id:?}\n");
             if known.is_none() {
-                let _ = writeln!(head, "family = {family:?}");
+                let _ = writeln!(text, "family = {family:?}");
                 let limits = [
                     ("context", proposal.context),
                     ("input_limit", proposal.input_limit),
                     ("output", proposal.output),
                 ];
                 for (key, count) in limits {
-                    if let Some(count) = count {
-                        let _ = writeln!(head, "{key} = {count}");
+                    if let Some(count) = count.filter(|count| *count > 0) {
+                        let _ = writeln!(text, "{key} = {count}");
                     }
                 }
             }
-            self.models.push((plain, id.clone(), head));
+            self.models.push(ReviewedModel { name: key, id: id.clone(), text, offers: Vec::new() });
             self.models.len().saturating_sub(1)
         });
-        let Some((_, id, out)) = self.models.get_mut(place) else { return };
+        let Some(model) = self.models.get_mut(place) else { return Ok(()) };
+        if let Some(offer) = model.offers.iter().find(|offer| offer.provider == proposal.provider) {
+            return Err(if offer.rows == rows {
+                format!("it is {} under another name", offer.name)
+            } else {
+                format!("it is {} under another name, with other prices", offer.name)
+            });
+        }
+        let mark = what.map_or_else(|| "new".to_owned(), |what| format!("differs: {what}"));
+        let out = &mut model.text;
         let _ = write!(out, "\n# {mark}\n[[model.at]]\nprovider = {:?}\n", proposal.provider);
-        if !proposal.id.eq_ignore_ascii_case(id) {
+        if !proposal.id.eq_ignore_ascii_case(&model.id) {
             let _ = writeln!(out, "name = {:?}", proposal.id);
         }
         if let Some(day) = proposal.retires {
@@ -132,15 +222,25 @@ impl Review {
             let successor = catalogue.model(successor).map_or(successor, |model| &model.id);
             let _ = writeln!(out, "successor = {successor:?}");
         }
-        for (at, (_, lines)) in rows.iter().enumerate() {
-            let _ = write!(out, "[[model.at.price]]\n{lines}");
+        for (at, row) in rows.iter().enumerate() {
+            if !row.lost.is_empty() {
+                let _ = writeln!(
+                    out,
+                    "# The catalogue has these beside, which the source does not state: {}",
+                    row.lost.join(", ")
+                );
+            }
+            let _ = write!(out, "[[model.at.price]]\n{}", row.lines);
             // The row before the next one ends on the day before.
-            let next = rows.get(at.saturating_add(1)).and_then(|(from, _)| *from);
+            let next = rows.get(at.saturating_add(1)).and_then(|next| next.from);
             if let Some(until) = next.and_then(|next| next.yesterday().ok()) {
                 let _ = writeln!(out, "until = {until}");
             }
             let _ = writeln!(out, "source = [\"import of {day}\"]\nstatus = \"unverified\"");
         }
+        let name = proposal.id.clone();
+        model.offers.push(ReviewedOffer { provider: proposal.provider, name, differs: what.is_some(), rows });
+        Ok(())
     }
 }
 
@@ -151,6 +251,7 @@ impl Review {
 fn judge(
     proposal: &mut Proposal,
     current: Option<&ListedPrice>,
+    kind: ModelKind,
     day: Date,
     permissions: &Permissions<'_>,
 ) -> Result<(Verdict, Vec<RowText>), String> {
@@ -165,59 +266,67 @@ fn judge(
         row.from = None;
     }
     let named = |list: &[String]| list.iter().any(|name| name.eq_ignore_ascii_case(&proposal.id));
-    let mut rows = Vec::new();
     for row in &mut proposal.rows {
-        check_zero(row, named(permissions.free))?;
-        row.simplify();
-        rows.push((row.from, row.lines()?));
+        check_zero(row, kind, named(permissions.free))?;
     }
-    let Some(row) =
+    let Some(first) =
         proposal.rows.first().filter(|row| row.free || !row.base.is_empty() || row.search.is_some())
     else {
         return Err("it has no price".to_owned());
     };
-    let Some(current) = current else { return Ok((Verdict::New, rows)) };
-    let what = difference(&row.base, current);
-    if what.is_empty() {
-        return Ok((Verdict::Same, rows));
+    let what = match current {
+        None => String::new(),
+        Some(current) if first.free != current.free => {
+            format!("free {} -> {}", current.free, first.free)
+        }
+        Some(current) => differences(first, current).join(", "),
+    };
+    if let Some(current) = current {
+        if what.is_empty() {
+            return Ok((Verdict::Same, Vec::new()));
+        }
+        if !first.free && !named(permissions.accept) && jumps(&first.base, current) {
+            return Err(format!(
+                "more than three times as high or as low ({what}); to import it: --accept {}",
+                proposal.id
+            ));
+        }
     }
-    if !row.free && !named(permissions.accept) && jumps(&row.base, current) {
-        return Err(format!(
-            "more than three times as high or as low ({what}); to import it: --accept {}",
-            proposal.id
-        ));
+    let mut rows = Vec::new();
+    for row in &mut proposal.rows {
+        let lost = current.filter(|_| !row.free).map(|current| row.keep(current)).unwrap_or_default();
+        row.simplify();
+        rows.push(RowText { from: row.from, lines: row.lines()?, lost });
     }
-    Ok((Verdict::Differs(what), rows))
+    Ok((if current.is_some() { Verdict::Differs(what) } else { Verdict::New }, rows))
 }
 
-/// A price of 0 means free, unknown, or charged elsewhere; it is imported only if the operator says that it is free.
-fn check_zero(row: &mut ProposedRow, is_free: bool) -> Result<(), String> {
-    let zero: Vec<&str> = row.base.iter().filter(|(_, price)| **price == 0).map(|(kind, _)| *kind).collect();
+/// A price of 0 means free, unknown, or charged elsewhere; it is imported only if the operator says that it is free. One of a kind
+/// that has the price of another kind if it has none is left out beside prices above 0: that price is not lower.
+fn check_zero(row: &mut ProposedRow, kind: ModelKind, is_free: bool) -> Result<(), String> {
+    let zero: Vec<&'static str> =
+        row.base.iter().filter(|(_, price)| **price == 0).map(|(kind, _)| *kind).collect();
     if zero.is_empty() {
         return Ok(());
     }
-    if !is_free {
+    if is_free {
+        row.free = zero.len() == row.base.len();
+        return Ok(());
+    }
+    let is_paid = row.base.len() > zero.len();
+    let is_none = |zero: &&str| match *zero {
+        "input" => false,
+        "output" => matches!(kind, ModelKind::Embedding | ModelKind::Rerank | ModelKind::Moderation),
+        _ => true,
+    };
+    if !is_paid || !zero.iter().all(is_none) {
         return Err(format!("a price of 0 ({}); if it is free: --free MODEL", zero.join(", ")));
     }
-    row.free = zero.len() == row.base.len();
+    let tiers = row.tiers.values_mut();
+    let all = tiers.chain(row.long.values_mut()).chain(row.long_tiers.values_mut());
+    all.for_each(|kinds| kinds.retain(|kind, _| !zero.contains(kind)));
+    row.base.retain(|_, price| *price > 0);
     Ok(())
-}
-
-/// Returns the kinds whose prices differ, with both.
-fn difference(base: &Kinds, current: &ListedPrice) -> String {
-    let kinds = base.iter().filter_map(|(kind, price)| {
-        // A price that the catalogue leaves out is that of another kind.
-        let chain = std::iter::successors(Some(*kind), |kind| falls_back_to(kind));
-        let before = chain.into_iter().find_map(|kind| current.rate(kind));
-        (before != Some(*price)).then(|| {
-            format!(
-                "{kind} {} -> {}",
-                before.map_or_else(|| "none".to_owned(), price_text),
-                price_text(*price)
-            )
-        })
-    });
-    kinds.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns whether input or output costs more than three times as much as before, or less than a third.
