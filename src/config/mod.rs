@@ -82,7 +82,6 @@ pub use listeners::{
 pub use masking::{mask_entry, secret_member};
 pub use overrides::{PREFIX as OVERRIDE_PREFIX, SettingOverride};
 pub use pending::{PendingChange, PendingSnapshot, settings_changes, snapshot_changes};
-pub use prices::{LIST_PRICES, list_price};
 pub use print::effective;
 pub use reload::{Baseline, LoadedFile, ReloadOutcome, ReloadRules, Reloader};
 pub use replace::{ReplaceError, give_to_folder_owner};

@@ -2,39 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use super::node::TomlDocument;
 use super::price_rows::{check_days, read_row};
 use super::report::Report;
 use crate::account::Pattern;
 use crate::account::price::{Price, PriceConfig};
-
-/// List prices of well-known models: conf/prices.toml.
-pub const LIST_PRICES: &str = include_str!("../../conf/prices.toml");
-
-/// Entries of [`LIST_PRICES`] with their patterns.
-static ENTRIES: LazyLock<Vec<(Vec<Pattern>, &'static str)>> = LazyLock::new(|| {
-    let entries = LIST_PRICES.split("\n[[price]]\n").skip(1);
-    entries
-        .map(|entry| (patterns_of(entry), entry.split("\n# --- ").next().unwrap_or_default().trim()))
-        .collect()
-});
-
-fn patterns_of(entry: &str) -> Vec<Pattern> {
-    let document = entry.parse::<toml_edit::DocumentMut>().ok();
-    let models = document.as_ref().and_then(|entry| entry.get("models")?.as_array());
-    models.into_iter().flatten().filter_map(|model| model.as_str().map(Pattern::new)).collect()
-}
-
-/// Returns the keys of the entry of [`LIST_PRICES`] that applies to the first of these names that has one, as they stand
-/// there.
-pub fn list_price<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<&'static str> {
-    names.find_map(|name| {
-        let fits = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
-        ENTRIES.iter().find(|(patterns, _)| fits(patterns)).map(|(_, entry)| *entry)
-    })
-}
 
 /// Price list. The first price of the file that has a name counts.
 #[derive(Debug, Default)]
@@ -105,23 +79,4 @@ pub(super) fn read(file: &Path, text: &str) -> Result<PriceList, Report> {
     });
     document.into_report().into_result()?;
     list.ok_or_else(|| Report::of_file(file, "is not valid"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn list_price_is_the_entry_that_the_reader_finds() {
-        let list = read(Path::new("prices.toml"), LIST_PRICES).unwrap();
-        assert!(ENTRIES.len() > 50);
-        for name in
-            ["gpt-4o", "gpt-4o-2024-05-13", "claude-sonnet-4-5", "grok-4", "rerank-v3.5", "gemini-2.5-pro"]
-        {
-            let entry = list_price(["unknown", name].into_iter()).unwrap();
-            let alone = read(Path::new("prices.toml"), &format!("[[price]]\n{entry}\n")).unwrap();
-            assert_eq!(alone.find([name].into_iter()), list.find([name].into_iter()), "{entry}");
-        }
-        assert_eq!(list_price(["unknown"].into_iter()), None);
-    }
 }

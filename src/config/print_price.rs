@@ -6,12 +6,13 @@ use crate::account::{Amount, Price};
 
 /// Formats a price: one row, or the list of its rows.
 pub(super) fn price(price: &Price) -> String {
-    let rows: Vec<String> = price.rows().map(|config| format!("{{ {} }}", row(config))).collect();
+    let rows: Vec<String> =
+        price.rows().map(|config| format!("{{ {} }}", members(config).join(", "))).collect();
     if let [only] = rows.as_slice() { only.clone() } else { format!("[{}]", rows.join(", ")) }
 }
 
-/// Formats the members of a row.
-fn row(config: &PriceConfig) -> String {
+/// Formats the members of a row, each with its key.
+pub(super) fn members(config: &PriceConfig) -> Vec<String> {
     let PriceConfig {
         days,
         free,
@@ -71,7 +72,7 @@ fn row(config: &PriceConfig) -> String {
             holidays.join(", ")
         ));
     }
-    members.join(", ")
+    members
 }
 
 fn rates(rates: &Rates) -> Vec<String> {

@@ -7,7 +7,6 @@ use tempfile::TempDir;
 
 use super::Providers;
 use crate::account::NewKey;
-use crate::config::LIST_PRICES;
 
 /// Credential of the simulated OpenAI. It differs from the clients' key, to show that the gateway replaces one by the
 /// other.
@@ -31,7 +30,7 @@ const TOKEN_SECRET: &str = "demo-secret-that-signs-access-tokens";
 
 /// Prices of the models of the demo that the list prices do not have, made up like everything there: without them, what is
 /// spent would be 0.
-const DEMO_PRICES: &str = r#"# Made up.
+const DEMO_PRICES: &str = r#"# Made up; the other models have the prices of the catalogue.
 [[price]]
 models = ["amazon.nova-lite-v1:0"]
 input  = 0.06
@@ -44,8 +43,6 @@ image  = 0.04
 [[price]]
 models       = ["veo-*", "wan2.5-*", "doubao-seedance-*", "vendorImageFirstLast", "videoFaceMergeSubmit"]
 video_second = 0.1
-
-# List prices.
 "#;
 
 /// Temporary folder with the configuration.
@@ -63,7 +60,7 @@ impl Files {
         let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text);
         write("gateway.toml", gateway(port, admin))?;
         write("routes.toml", routes(providers))?;
-        write("prices.toml", format!("{DEMO_PRICES}\n{LIST_PRICES}"))?;
+        write("prices.toml", DEMO_PRICES.to_owned())?;
         write("keys.toml", format!("[[key]]\nname = \"demo\"\nsha256 = \"{}\"\n", key.hash().to_hex()))?;
         let hash = token.hash().to_hex();
         write("admin.toml", format!("[[token]]\nname = \"demo\"\nrole = \"admin\"\nsha256 = \"{hash}\"\n"))?;
@@ -87,6 +84,9 @@ drain  = "0s"
 
 [admin]
 currency = "USD"
+
+[accounts]
+unpriced = "refuse"
 
 [limits]
 fetch_allow = ["127.0.0.0/8"]

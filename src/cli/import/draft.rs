@@ -49,8 +49,6 @@ pub(super) struct ImportDraft {
     pub(super) wildcards: Vec<WildcardDraft>,
     /// Prices of targets that differ from those of their models, by the name of the entry in prices.toml.
     pub(super) prices: BTreeMap<String, BTreeMap<&'static str, String>>,
-    /// Models without a price of the source, each with the keys of the list price that it gets.
-    pub(super) list_prices: Vec<(String, &'static str)>,
     from_wildcards: usize,
     pub(super) keys: Vec<KeyDraft>,
     pub(super) accounts: Vec<AccountDraft>,

@@ -30,7 +30,8 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::{fail, out};
-use crate::config;
+use crate::account::price;
+use crate::config::{self, Loaded};
 use document::SourceFault;
 use draft::ImportDraft;
 use file::OutputFile;
@@ -159,14 +160,11 @@ fn import(source: &Source) -> Result<(), ImportError> {
     };
     let Imported { mut draft, mut report } = imported;
     draft.separate_names();
-    // Of the sources that know prices of models by themselves; New API and One API have theirs in the database.
-    if !matches!(source, Source::NewApi(_) | Source::OneApi(_)) {
-        add_list_prices(&mut draft, &mut report);
-    }
     let base = common.file.file_name().unwrap_or_default().to_string_lossy();
     let files = texts(&draft, &format!("{base} of {name}"));
+    let loaded = check(&common.out, &draft, &files).map_err(ImportError::Invalid)?;
+    add_price_remarks(&draft, &loaded, &mut report);
     add_remarks(&draft, &mut report);
-    check(&common.out, &draft, &files).map_err(ImportError::Invalid)?;
     let written = if common.dry_run { Vec::new() } else { file::write(&common.out, &files, common.force)? };
     let shown = Summary::new(name, &draft, &report, &written);
     let text = if common.json { shown.json() } else { shown.text(common) };
@@ -194,37 +192,39 @@ fn texts(draft: &ImportDraft, origin: &str) -> Vec<OutputFile> {
 }
 
 /// Checks the texts as `model-gateway check` does, with the secrets of the import.
-fn check(folder: &Path, draft: &ImportDraft, files: &[OutputFile]) -> Result<(), config::Report> {
+fn check(folder: &Path, draft: &ImportDraft, files: &[OutputFile]) -> Result<Loaded, config::Report> {
     let text = |at: usize| files.get(at).map_or("", |file| file.text.as_str());
     let vault = ImportVault(&draft.secrets);
     let prices = files.iter().find(|file| file.name == "prices.toml").map(|file| file.text.as_str());
-    config::load_texts_with_prices(folder, [text(0), text(1), text(2)], prices, &vault).map(drop)
+    config::load_texts_with_prices(folder, [text(0), text(1), text(2)], prices, &vault)
 }
 
-/// Gives models without a price the list prices that the gateway knows, and says which have none.
-fn add_list_prices(draft: &mut ImportDraft, report: &mut FieldReport) {
-    let (mut listed, mut free) = (Vec::new(), Vec::new());
-    for model in draft.models.iter().filter(|model| model.price.is_empty()) {
-        let names = model.targets.iter().map(|target| target.family.as_deref().unwrap_or(&target.model));
-        match config::list_price(std::iter::once(model.id.as_str()).chain(names)) {
-            Some(entry) => listed.push((model.id.clone(), entry)),
-            None => free.push(model.id.as_str()),
-        }
+/// Says which models without a price in the source have that of the catalogue, and which have none.
+fn add_price_remarks(draft: &ImportDraft, loaded: &Loaded, report: &mut FieldReport) {
+    let (mut listed, mut unpriced) = (Vec::new(), Vec::new());
+    for draft in draft.models.iter().filter(|model| model.price.is_empty()) {
+        let Some(model) = loaded.snapshot.routes.model(&draft.id) else { continue };
+        let is_unpriced = model.is_unpriced(price::now());
+        if is_unpriced { &mut unpriced } else { &mut listed }.push(draft.id.as_str());
     }
-    let names = listed.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(", ");
     if !listed.is_empty() {
         report.remark(format!(
-            "the source has no price of these models; prices.toml has the list prices that this version of the gateway knows, \
-             which you must compare with your contracts: {names}"
+            "the source has no price of these models; they have the list prices of the gateway's catalogue, which you must \
+             compare with your contracts (model-gateway catalogue show MODEL): {}",
+            listed.join(", ")
         ));
     }
-    if !free.is_empty() {
+    if !unpriced.is_empty() {
+        let effect = if loaded.settings.refuse_unpriced {
+            "and keys with an account are refused them"
+        } else {
+            "and they are free"
+        };
         report.remark(format!(
-            "no price of these models is known, and they are free until you set model.price, or prices (docs/accounts.md): {}",
-            free.join(", ")
+            "no price of these models is known, {effect} until you set model.price, or prices (docs/accounts.md): {}",
+            unpriced.join(", ")
         ));
     }
-    draft.list_prices = listed;
 }
 
 /// Adds what the operator has to do after any import.

@@ -68,6 +68,14 @@ pub(super) fn gateway(draft: &ImportDraft, origin: &str) -> String {
     if let Some(level) = draft.log_level {
         let _ = write!(out, "\n[log]\nlevel = {}\n", text(level));
     }
+    if !draft.accounts.is_empty() || draft.keys.iter().any(|key| key.account.is_some()) {
+        out.push_str("\n[accounts]\n");
+        comment(
+            &mut out,
+            "A request of an account for a model without a price is refused; free on purpose: price = { free = true }.",
+        );
+        out.push_str("unpriced = \"refuse\"\n");
+    }
     out
 }
 
@@ -75,7 +83,7 @@ pub(super) fn gateway(draft: &ImportDraft, origin: &str) -> String {
 pub(super) fn routes(draft: &ImportDraft, origin: &str) -> String {
     let mut out = String::new();
     comment(&mut out, &format!("Imported from {origin}. Credentials are in the environment: secrets.env."));
-    if !(draft.prices.is_empty() && draft.list_prices.is_empty()) {
+    if !draft.prices.is_empty() {
         out.push_str("prices = \"prices.toml\"\n");
     }
     for provider in &draft.providers {
@@ -192,32 +200,19 @@ fn write_target(out: &mut String, target: &TargetDraft) {
 
 /// Returns prices.toml, or `None` if every target has the price of its model.
 pub(super) fn prices(draft: &ImportDraft, origin: &str) -> Option<String> {
-    if draft.prices.is_empty() && draft.list_prices.is_empty() {
+    if draft.prices.is_empty() {
         return None;
     }
     let mut out = String::new();
-    if !draft.prices.is_empty() {
-        comment(
-            &mut out,
-            &format!("Imported from {origin}: prices of targets that are not those of their models."),
-        );
-    }
+    comment(
+        &mut out,
+        &format!("Imported from {origin}: prices of targets that are not those of their models."),
+    );
     for (name, price) in &draft.prices {
         let _ = write!(out, "\n[[price]]\nmodels = [{}]\n", text(name));
         for (key, amount) in price {
             let _ = writeln!(out, "{key} = {amount}");
         }
-    }
-    if !draft.list_prices.is_empty() {
-        out.push_str(if out.is_empty() { "" } else { "\n" });
-        comment(
-            &mut out,
-            "List prices that the gateway knows of models without a price in the source: compare them with your contracts.",
-        );
-    }
-    for (id, keys) in &draft.list_prices {
-        let keys = keys.split_once('\n').map_or("", |(_, keys)| keys);
-        let _ = write!(out, "\n[[price]]\nmodels = [{}]\n{keys}\n", text(id));
     }
     Some(out)
 }

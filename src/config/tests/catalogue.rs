@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use super::super::{Loaded, NoSecrets, Reloader, Report, load};
-use crate::account::price::{self, Days, PriceConfig, Rates, Terms, TokenKind};
+use crate::account::price::{self, Terms, TokenKind};
 use crate::canonical::Usage;
-use crate::canonical::time::{DAY_SECONDS, day_of_date};
 use crate::catalogue::Catalogue;
 
 /// Routes of the tests.
@@ -191,73 +190,4 @@ fn catalogue_is_read_again_by_a_reload_and_refused_as_a_whole() {
     let outcome = reloader.reload();
     assert!(outcome.refused.unwrap().to_string().contains("input costs more than output"));
     assert_eq!(installed.lock().unwrap().len(), 1);
-}
-
-/// Returns a row without the factors that the file of list prices has not, and with amounts for long requests.
-fn standard(row: &PriceConfig, region: Option<&str>) -> PriceConfig {
-    let factor = row.regions.iter().find(|(own, _)| Some(own.name()) == region);
-    let row = factor.map_or_else(|| row.clone(), |(_, factor)| times_region(row, factor.millionths()));
-    let mut steps = row.steps.clone();
-    if let Some(long) = row.long {
-        let mut rates = Rates::default();
-        for kind in TokenKind::ALL {
-            let factor = if kind.is_output() { long.output } else { long.input };
-            let times = |nanos: i64| (nanos * i64::from(factor.millionths()) + 999_999) / 1_000_000;
-            row.rates.configured(kind).into_iter().for_each(|nanos| rates.set(kind, times(nanos)));
-        }
-        steps.push((long.above, rates));
-    }
-    PriceConfig {
-        days: Days::default(),
-        long: None,
-        tiers: Vec::new(),
-        regions: Vec::new(),
-        off_peak: None,
-        steps,
-        ..row
-    }
-}
-
-/// Returns a row with the amounts of a region.
-fn times_region(row: &PriceConfig, millionths: u32) -> PriceConfig {
-    let times = |rates: &Rates| {
-        let mut scaled = Rates::default();
-        for kind in TokenKind::ALL {
-            let amount = |nanos: i64| (nanos * i64::from(millionths) + 999_999) / 1_000_000;
-            rates.configured(kind).into_iter().for_each(|nanos| scaled.set(kind, amount(nanos)));
-        }
-        scaled
-    };
-    let steps = row.steps.iter().map(|(above, rates)| (*above, times(rates))).collect();
-    PriceConfig { rates: times(&row.rates), steps, ..row.clone() }
-}
-
-/// The file of list prices that packages install says the same as the catalogue, name by name: two files, one truth.
-#[test]
-fn list_prices_are_those_of_the_catalogue() {
-    use super::super::catalogue::listed_price;
-    use super::super::prices;
-
-    let text = prices::LIST_PRICES;
-    let list = prices::read(Path::new("prices.toml"), text).unwrap();
-    let catalogue = Catalogue::embedded();
-    let table: toml::Table = text.parse().unwrap();
-    let names =
-        table["price"].as_array().unwrap().iter().flat_map(|price| price["models"].as_array().unwrap());
-    let at = day_of_date(catalogue.edition()) * DAY_SECONDS;
-    let (mut compared, mut faults) = (0, Vec::new());
-    for name in names.map(|name| name.as_str().unwrap()).filter(|name| !name.contains('*')) {
-        let price = list.find(std::iter::once(name)).unwrap();
-        let providers = catalogue.providers().iter().filter(|provider| provider.same_as.is_none());
-        let listed: Vec<_> = providers
-            .filter_map(|provider| listed_price(catalogue, &provider.id, name))
-            .filter_map(|price| price.row_at(at).map(|row| standard(row, catalogue.region_of(name))))
-            .collect();
-        compared += usize::from(!listed.is_empty());
-        if !listed.is_empty() && !listed.iter().any(|listed| Some(listed) == price.rows().next()) {
-            faults.push(format!("{name}: {price:?}\n  catalogue: {listed:?}"));
-        }
-    }
-    assert!(compared > 200, "only {compared} names are in both");
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

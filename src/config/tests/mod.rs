@@ -10,6 +10,7 @@ mod entries;
 mod golden;
 mod keys_file;
 mod linear;
+mod price_file;
 mod values;
 
 use std::path::{Path, PathBuf};
