@@ -45,11 +45,11 @@ without it. Never print or store credentials.
 Say in a sentence what you are about to do before a longer series of tool calls. At the end, report briefly what changed, \
 with the paths, what was verified and how, and what is left. Write plain text, with short lists where they help.";
 
-/// Returns the number of tokens from which Codex compacts a conversation: nine tenths of the window, or less if a
-/// response of full length would not fit beside it; never less than half of the window.
-fn compacts_from(window: u32, max_output: Option<u32>) -> u32 {
-    let most = window / 10 * 9;
-    let fitting = window.saturating_sub(max_output.unwrap_or(0));
+/// Returns the number of tokens from which Codex compacts a conversation: nine tenths of the window, or of the input limit, or less
+/// if a response of full length would not fit beside it; never less than half of the window.
+fn compacts_from(window: u32, model: &ListedModel<'_>) -> u32 {
+    let most = model.input_limit.unwrap_or(window) / 10 * 9;
+    let fitting = window.saturating_sub(model.max_output_tokens.unwrap_or(0));
     most.min(fitting).max(window / 2)
 }
 
@@ -97,7 +97,7 @@ pub(super) fn entry<B: Sink>(model: &ListedModel<'_>, rank: usize, json: &mut Wr
     json.end_array();
     if let Some(tokens) = model.context_window {
         json.key("context_window").number(tokens).key("max_context_window").number(tokens);
-        json.key("auto_compact_token_limit").number(compacts_from(tokens, model.max_output_tokens));
+        json.key("auto_compact_token_limit").number(compacts_from(tokens, model));
     }
     json.key("effective_context_window_percent").number(USABLE_PERCENT);
     // Requests of that mode have no member `tools`, which only OpenAI's own models understand.

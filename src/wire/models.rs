@@ -105,6 +105,8 @@ pub struct ListedModel<'a> {
     pub methods: &'a [&'a str],
     /// Context window (tokens). `None` if it is not known.
     pub context_window: Option<u32>,
+    /// Most input of a request (tokens), if it is less than the context window. `None` if it is not, or not known.
+    pub input_limit: Option<u32>,
     /// Maximum output of a response (tokens). `None` if it is not known.
     pub max_output_tokens: Option<u32>,
     /// Reasoning efforts that requests can name, in ascending order. Only the catalogue shows them.
@@ -116,6 +118,13 @@ pub struct ListedModel<'a> {
     /// Whether requests can have a verbosity, and tools whose input is free text, as GPT-5 introduced both. For Codex's
     /// catalogue only.
     pub gpt5_parameters: bool,
+}
+
+impl ListedModel<'_> {
+    /// Returns the most input of a request: the input limit, or else the context window.
+    fn most_input(&self) -> Option<u32> {
+        self.input_limit.or(self.context_window)
+    }
 }
 
 /// Page of the listing that a client requests. Each shape has its own query parameters for it.
@@ -206,6 +215,7 @@ fn list_entry<B: Sink>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
     json.key("created").number(entry.created).key("owned_by").string(entry.owned_by);
     // Beyond OpenAI's API: coding clients read these names.
     optional(json, "context_window", entry.context_window);
+    optional(json, "max_input_tokens", entry.input_limit);
     optional(json, "max_output_tokens", entry.max_output_tokens);
     if !entry.conversational {
         json.key("conversational").boolean(false);
@@ -230,8 +240,7 @@ fn messages_entry<B: Sink>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
     for unknown in ["capabilities", "deprecated_at", "line", "retires_at"] {
         json.key(unknown).null();
     }
-    for (name, tokens) in
-        [("max_input_tokens", entry.context_window), ("max_tokens", entry.max_output_tokens)]
+    for (name, tokens) in [("max_input_tokens", entry.most_input()), ("max_tokens", entry.max_output_tokens)]
     {
         match tokens {
             Some(tokens) => json.key(name).number(tokens),
@@ -251,7 +260,7 @@ fn generate_entry<B: Sink>(entry: &ListedModel<'_>, json: &mut Writer<'_, B>) {
         .key("displayName")
         .string(entry.id);
     json.key("description").string(&format!("{} by {}", entry.id, entry.owned_by));
-    optional(json, "inputTokenLimit", entry.context_window);
+    optional(json, "inputTokenLimit", entry.most_input());
     optional(json, "outputTokenLimit", entry.max_output_tokens);
     json.key("supportedGenerationMethods").begin_array();
     for method in entry.methods {

@@ -56,22 +56,60 @@ fn slugs(catalogue: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn listing_shows_the_configured_token_limits_in_each_shape() {
+async fn listing_shows_token_limits_in_each_shape() {
     let gateway = gateway().await;
     let list = get(&gateway, "/v1/models", KEY).await;
     let (gpt, plain) = (&list["data"][0], &list["data"][1]);
     assert_eq!((&gpt["context_window"], &gpt["max_output_tokens"]), (&json!(400_000), &json!(128_000)));
-    // The window is that of the catalogue; no limit is that of requests.
-    assert_eq!((plain["context_window"].as_u64(), plain.get("max_output_tokens")), (Some(128_000), None));
+    // Those that are not configured are the model's own, as the catalogue has them.
+    assert_eq!((&plain["context_window"], &plain["max_output_tokens"]), (&json!(128_000), &json!(16_384)));
+    assert_eq!((&gpt["max_input_tokens"], plain.get("max_input_tokens")), (&json!(272_000), None));
     let headers = [("x-api-key", KEY), ("anthropic-version", "2023-06-01")];
     let list = gateway.ask(request("GET", "/v1/models", &headers)).await.json();
     let (gpt, claude) = (&list["data"][0], &list["data"][3]);
-    assert_eq!((&gpt["max_input_tokens"], &gpt["max_tokens"]), (&json!(400_000), &json!(128_000)));
-    assert_eq!((&claude["max_input_tokens"], &claude["max_tokens"]), (&json!(200_000), &Value::Null));
+    assert_eq!((&gpt["max_input_tokens"], &gpt["max_tokens"]), (&json!(272_000), &json!(128_000)));
+    assert_eq!((&claude["max_input_tokens"], &claude["max_tokens"]), (&json!(200_000), &json!(128_000)));
     let list = gateway.ask(request("GET", "/v1beta/models", &[("x-goog-api-key", KEY)])).await.json();
     let (gpt, plain) = (&list["models"][0], &list["models"][1]);
-    assert_eq!((&gpt["inputTokenLimit"], &gpt["outputTokenLimit"]), (&json!(400_000), &json!(128_000)));
-    assert_eq!((plain["inputTokenLimit"].as_u64(), plain.get("outputTokenLimit")), (Some(128_000), None));
+    assert_eq!((&gpt["inputTokenLimit"], &gpt["outputTokenLimit"]), (&json!(272_000), &json!(128_000)));
+    assert_eq!((&plain["inputTokenLimit"], &plain["outputTokenLimit"]), (&json!(128_000), &json!(16_384)));
+    // Codex compacts before the input limit, and leaves room for a whole response.
+    let list = get(&gateway, "/v1/models?client_version=0.169.0", KEY).await;
+    let (gpt, claude) = (&list["models"][0], &list["models"][2]);
+    assert_eq!(gpt["auto_compact_token_limit"], 244_800, "{gpt}");
+    assert_eq!(
+        (&claude["context_window"], &claude["auto_compact_token_limit"]),
+        (&json!(200_000), &json!(100_000))
+    );
+}
+
+/// Limits of the catalogue are shown, and bound no request; of several targets the smallest counts, and with one that is not known
+/// none is shown.
+#[tokio::test]
+async fn listing_limits_of_the_catalogue_bound_no_request() {
+    let form = Form::Chat;
+    let upstream = Upstream::answering(reply::json(200, form.whole("m"))).await;
+    let base = format!("http://{}/v1", upstream.addr);
+    let mut setup =
+        Setup::new().provider("openai", "openai", &base, "").provider("other", "openai", &base, "");
+    for (id, other) in [("both", "gpt-4o"), ("unknown", "house-model")] {
+        setup.routes += &format!(
+            "[[model]]\nid = \"{id}\"\ntargets = [{{ provider = \"openai\", model = \"gpt-5\" }}, \
+             {{ provider = \"other\", model = \"{other}\", weight = 0 }}]\n"
+        );
+    }
+    let gateway = Gateway::start(&setup).await;
+    let list = get(&gateway, "/v1/models", KEY).await;
+    let limits =
+        |at: usize| (list["data"][at].get("context_window"), list["data"][at].get("max_output_tokens"));
+    assert_eq!(limits(0), (Some(&json!(128_000)), Some(&json!(16_384))));
+    assert_eq!(limits(1), (None, None));
+    let body = json!({ "model": "both", "max_completion_tokens": 100_000, "messages": [{ "role": "user", "content": "x" }] });
+    let answer =
+        gateway.ask(post_with("/v1/chat/completions", &[("x-api-key", KEY)], body.to_string())).await;
+    assert_eq!(answer.status(), 200, "{}", answer.text());
+    let sent = upstream.last_request().json();
+    assert_eq!(sent["max_completion_tokens"], 100_000, "{sent}");
 }
 
 #[tokio::test]

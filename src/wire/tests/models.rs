@@ -18,6 +18,7 @@ fn entries<'a>(ids: &[&'a str]) -> Vec<ListedModel<'a>> {
             conversational: true,
             methods: &["generateContent"],
             context_window: None,
+            input_limit: None,
             max_output_tokens: None,
             efforts: Vec::new(),
             image_input: true,
@@ -265,6 +266,12 @@ fn catalogue_has_the_modalities_and_the_compaction_limit_of_a_model() {
         (entry(Some(200_000), Some(64_000), false), json!(136_000), json!(["text"])),
         (entry(Some(128_000), Some(128_000), false), json!(64_000), json!(["text"])),
         (entry(None, Some(64_000), false), Value::Null, json!(["text"])),
+        // Nine tenths of an input limit that is less than the window.
+        (
+            ListedModel { input_limit: Some(272_000), ..entry(Some(400_000), Some(128_000), true) },
+            json!(244_800),
+            json!(["text", "image"]),
+        ),
     ] {
         let mut out = BytesMut::new();
         encode_list(ListingShape::Catalogue, &[entry], &ListingPage::default(), &mut out);
