@@ -10,9 +10,9 @@ use super::catalogue_rows;
 use super::report::{Problem, Report};
 use super::routes::ReadFile;
 use crate::account::price::Price;
-use crate::catalogue::{Catalogue, day_of};
+use crate::catalogue::{Catalogue, CatalogueModel, day_of};
 use crate::provider::{Provider, ProviderKind};
-use crate::route::Target;
+use crate::route::{ListedLimits, PriceOrigin, Target};
 
 /// Reads the catalogue in effect. `None` is the embedded one alone.
 ///
@@ -73,27 +73,43 @@ impl<'c> CataloguePrices<'c> {
 
     /// Gives each target without a price of its own that of the catalogue. Returns the price of the model: that of the first
     /// target that has one, which is empty if none has.
-    pub(super) fn price_targets(&self, targets: &mut [Target]) -> Arc<Price> {
+    pub(super) fn price_targets(&self, targets: &mut [Target]) -> (Arc<Price>, PriceOrigin) {
         let mut first = None;
         for target in targets {
             if target.price.is_none() {
                 target.price = self.price(target);
+                target.price_origin = PriceOrigin::Catalogue;
             }
-            first = first.or_else(|| target.price.clone());
+            first = first.or_else(|| Some((target.price.clone()?, target.price_origin)));
         }
         first.unwrap_or_default()
     }
 
     /// Returns the context window that all targets have: the smallest. `None` if that of one is not known.
     pub(super) fn context_window(&self, targets: &[Target]) -> Option<u32> {
-        let windows: Option<Vec<u64>> = targets
+        self.smallest(targets, |model| model.context)
+    }
+
+    /// Returns the limits that all targets have, within the context window of the model.
+    pub(super) fn limits(&self, targets: &[Target], window: Option<u32>) -> ListedLimits {
+        let input = self.smallest(targets, |model| model.input_limit.or(model.context));
+        let output = self.smallest(targets, |model| model.output);
+        ListedLimits {
+            input: input.filter(|input| window.is_none_or(|window| *input < window)),
+            output: output.map(|output| window.map_or(output, |window| output.min(window))),
+        }
+    }
+
+    /// Returns the smallest number of all targets. `None` if that of one is not known.
+    fn smallest(&self, targets: &[Target], of: impl Fn(&CatalogueModel) -> Option<u64>) -> Option<u32> {
+        let numbers: Option<Vec<u64>> = targets
             .iter()
             .map(|target| {
                 let family = || self.catalogue.model(target.family.as_deref()?);
-                self.catalogue.model(&target.model).or_else(family)?.context
+                of(self.catalogue.model(&target.model).or_else(family)?)
             })
             .collect();
-        windows?.into_iter().min().and_then(|window| u32::try_from(window).ok())
+        numbers?.into_iter().min().and_then(|number| u32::try_from(number).ok())
     }
 
     /// Returns the price of a target, by its name at the provider or else by its configured family.

@@ -288,7 +288,8 @@ fn targets_of(drafts: &[Draft], draft: &Draft, others: &[usize]) -> Option<Vec<T
             // Who answers is charged. A fallback without a price has that of the model that was requested.
             let own = target.price.clone().or_else(|| Some(other.model.price.clone()));
             let price = own.filter(|price| draft.pays_answered && !price.is_empty());
-            more.push(Target { handle, price, drained_weight: None, ..target.clone() });
+            let price_origin = other.model.price_origin_of(target);
+            more.push(Target { handle, price, price_origin, drained_weight: None, ..target.clone() });
         }
     }
     Some(more)

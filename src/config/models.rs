@@ -12,10 +12,11 @@ use super::report::closest;
 use super::routes::one_of;
 use super::routing;
 use super::values::cache_policy;
+use crate::account::Price;
 use crate::json::EscapedString;
 use crate::provider::{Provider, Timeouts};
 use crate::route::target_handle::TargetLimits;
-use crate::route::{ConfiguredAbilities, Model, Policy, RoutingRules, Target};
+use crate::route::{ConfiguredAbilities, Model, Policy, PriceOrigin, RoutingRules, Target};
 use crate::wire::Api;
 
 /// Largest weight. The sum of a thousand targets stays far below 2^64.
@@ -138,10 +139,7 @@ pub(super) fn read(
     }
     let (id, targets_at) = (id?, list?.position());
     ids.insert(id.clone());
-    // Price precedence: the model's own, then the price list by the client's name, then by the targets' model names.
-    let names = std::iter::once(id.as_str()).chain(targets.iter().map(|target: &Target| &*target.model));
-    let price = price.or_else(|| known.prices.find(names));
-    let price = price.unwrap_or_else(|| known.catalogue.price_targets(&mut targets));
+    let (price, price_origin) = price_of(price, &id, &mut targets, known);
     let routing = RoutingRules {
         policy: policy.unwrap_or(known.defaults.policy),
         retry,
@@ -150,6 +148,7 @@ pub(super) fn read(
     let least = abilities.max_output_tokens.unwrap_or(0);
     let window = || known.catalogue.context_window(&targets).filter(|window| *window >= least);
     let context_window = context_window.or_else(window);
+    let listed = known.catalogue.limits(&targets, context_window);
     // Model listings show `owned_by` as the prefix of `{provider}/{model}`.
     let owned_by = owned_by.or_else(|| targets.first().map(|target| target.provider.name.to_string()));
     let model = Model {
@@ -159,15 +158,31 @@ pub(super) fn read(
         owned_by: owned_by.unwrap_or_default().into_boxed_str(),
         created: created.unwrap_or(0),
         context_window,
+        listed,
         abilities,
         targets,
         price,
+        price_origin,
         routing,
         prompt_cache: prompt_cache.unwrap_or_default(),
         budget: Arc::default(),
     };
     let pays_answered = pays_answered.unwrap_or(true);
     Some(Draft { model, file, targets: targets_at, fallback, pays_answered, resumes })
+}
+
+/// Returns the price of a model and where it stands: its own, that of the price list by the client's name or else by the targets'
+/// model names, or that of the catalogue, which each target gets for itself.
+fn price_of(
+    own: Option<Arc<Price>>,
+    id: &str,
+    targets: &mut [Target],
+    known: &ModelContext<'_>,
+) -> (Arc<Price>, PriceOrigin) {
+    let names = std::iter::once(id).chain(targets.iter().map(|target| &*target.model));
+    let price = own.map(|price| (price, PriceOrigin::Model));
+    let price = price.or_else(|| Some((known.prices.find(names)?, PriceOrigin::PriceFile)));
+    price.unwrap_or_else(|| known.catalogue.price_targets(targets))
 }
 
 /// Reads whether a fallback costs what the model that answered costs. `None` if nothing is said.
@@ -346,6 +361,7 @@ fn read_target(table: &ConfigTable<'_>, known: &ModelContext<'_>) -> Option<Targ
     target.handle.tier = u8::try_from(tier).unwrap_or(0);
     target.handle.limits = limits;
     target.price = price;
+    target.price_origin = PriceOrigin::PriceFile;
     target.family = family.map(String::into_boxed_str);
     Some(target)
 }

@@ -49,5 +49,5 @@ pub use rules::{RetryRules, RoutingRules};
 pub use {
     name::Named,
     select::{stop_sequence_api, upstream_api},
-    table::{ConfiguredAbilities, Model, RoutingTable, Target},
+    table::{ConfiguredAbilities, ListedLimits, Model, PriceOrigin, RoutingTable, Target},
 };

@@ -37,12 +37,37 @@ pub struct Target {
     pub abilities: ConfiguredAbilities,
     /// Price of requests that this target serves; `None` for the model's.
     pub price: Option<Arc<Price>>,
+    /// Where this price stands. Without a price of its own it says nothing.
+    pub price_origin: PriceOrigin,
     /// Region with a price of its own that serves the target; `None` if the list price applies.
     pub region: Option<Region>,
     /// Configured weight of a target that is drained, whose weight is 0 meanwhile. `None` if it is not drained.
     pub drained_weight: Option<u32>,
     /// How the model is served: see [`Target::rules`].
     pub(crate) rules: OnceLock<ModelRules>,
+}
+
+/// Limits of a model as the catalogue knows them (tokens). `None` if one of a target is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListedLimits {
+    /// Most input of a request, if it is less than the context window.
+    pub input: Option<u32>,
+    /// Most output of a response.
+    pub output: Option<u32>,
+}
+
+/// Where a price stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PriceOrigin {
+    /// Nowhere.
+    #[default]
+    Nowhere,
+    /// In the model's own table.
+    Model,
+    /// In the price file.
+    PriceFile,
+    /// In the catalogue.
+    Catalogue,
 }
 
 /// Abilities of a model that the configuration states. `None`: those that are known of a model of this name apply.
@@ -70,6 +95,7 @@ impl Target {
             handle,
             abilities,
             price: None,
+            price_origin: PriceOrigin::default(),
             drained_weight: None,
             rules: OnceLock::new(),
         }
@@ -147,12 +173,16 @@ pub struct Model {
     pub created: i64,
     /// Context window (tokens). `None` if the configuration does not say it.
     pub context_window: Option<u32>,
+    /// Limits that all targets have, as the catalogue knows them: for listings. They bound no request.
+    pub listed: ListedLimits,
     /// Abilities that the configuration states.
     pub abilities: ConfiguredAbilities,
     /// Targets that serve the model.
     pub targets: Vec<Target>,
     /// Price of the model.
     pub price: Arc<Price>,
+    /// Where the price stands.
+    pub price_origin: PriceOrigin,
     /// Policy, retries and breaker thresholds.
     pub routing: RoutingRules,
     /// Prompt-cache policy of requests whose key has none of its own.
@@ -165,6 +195,11 @@ impl Model {
     /// Returns whether any target with a positive weight offers `api`.
     pub fn offers(&self, api: Api) -> bool {
         self.enabled_targets().any(|target| target.serves(api))
+    }
+
+    /// Returns where the price of requests that a target serves stands.
+    pub fn price_origin_of(&self, target: &Target) -> PriceOrigin {
+        if target.price.is_some() { target.price_origin } else { self.price_origin }
     }
 
     /// Returns the price of requests that a target serves: its own, or that of the model.

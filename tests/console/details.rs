@@ -238,3 +238,38 @@ async fn console_amounts_have_the_currency_that_is_configured() {
     browser.sees("10.00 EUR per million").await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn console_model_shows_what_is_known_of_each_target() {
+    let Some(browser) = Browser::start().await else { return };
+    let world = World::start_with(|setup| {
+        setup.routes += "[[model]]\nid = \"priced-by-list\"\ntargets = [{ provider = \"openai\", model = \"gpt-5.2\" }, \
+                         { provider = \"anthropic\", model = \"claude-opus-99\" }]\n\n";
+    })
+    .await;
+    browser.look(crate::pages::DESK, false).await;
+    world.sign_in(&browser, "models?open=priced-by-list").await;
+    for text in [
+        "What is known of gpt-5.2 at openai",
+        "the name is listed",
+        "Most output",
+        "Structured",
+        "flex × 0.5",
+        "the catalogue",
+        "Source of the price",
+        "listed by public catalogues",
+        "What is known of claude-opus-99 at anthropic",
+        "a guess by the name: no price, limit or end",
+        "Edition of the catalogue",
+    ] {
+        browser.sees(text).await;
+    }
+    assert_eq!(crate::pages::inaccessible(&browser, &crate::pages::axe()).await, Vec::<String>::new());
+    assert_eq!(crate::pages::too_wide(&browser).await, None);
+    browser.look(crate::pages::PHONE, false).await;
+    assert_eq!(crate::pages::too_wide(&browser).await, None);
+    browser.look(crate::pages::DESK, false).await;
+    browser.open(&world.page("models?open=gpt-4o")).await;
+    browser.sees("the model's own table").await;
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}

@@ -27,6 +27,7 @@ mod bounds;
 mod broken_frames;
 mod broken_off;
 mod call_ids;
+mod catalogue;
 mod checks;
 mod claude_code;
 mod cloud_tokens;

@@ -19,7 +19,7 @@ const PRICE: &str = "input = 1\noutput = 2\nservice_tiers = [\
 
 /// Starts an upstream that answers in every format and states what `told` has: members beside the usage, and members in it. The
 /// bodies that it gets are kept.
-async fn telling(told: Arc<Mutex<(String, String)>>, bodies: Arc<Mutex<Vec<Value>>>) -> Upstream {
+pub(crate) async fn telling(told: Arc<Mutex<(String, String)>>, bodies: Arc<Mutex<Vec<Value>>>) -> Upstream {
     Upstream::start(move |mut conn| {
         let (told, bodies) = (told.clone(), bodies.clone());
         async move {

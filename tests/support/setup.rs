@@ -158,6 +158,11 @@ impl Setup {
         self
     }
 
+    /// Lays a file over the catalogue of models: `over.toml`.
+    pub(crate) fn catalogue(self, text: &str) -> Setup {
+        self.file("over.toml", text)
+    }
+
     /// Adds a TLS listener.
     pub(crate) fn tls(mut self, chain: &str, key: &str) -> Setup {
         self.tls = Some((chain.to_owned(), key.to_owned()));
@@ -177,8 +182,10 @@ impl Setup {
             );
         }
         let (plain, admin) = (ports.plain, ports.admin);
+        let is_laid_over = self.files.iter().any(|(name, _)| name == "over.toml");
+        let catalogue = if is_laid_over { "catalogue = \"over.toml\"\n" } else { "" };
         let text = format!(
-            "[server]\nlisten = [\"{plain}\"]\nadmin = \"{admin}\"\n{}\n{tls}\n[limits]\n{}\n\
+            "{catalogue}[server]\nlisten = [\"{plain}\"]\nadmin = \"{admin}\"\n{}\n{tls}\n[limits]\n{}\n\
              [log]\naccess = \"access.log\"\n{}\n",
             self.server, self.limits, self.log
         );

@@ -2,6 +2,7 @@
 
 pub(super) mod accounts;
 pub(super) mod audit;
+pub(super) mod catalogue;
 pub(super) mod change;
 pub(super) mod config;
 pub(super) mod explain;

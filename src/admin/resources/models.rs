@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{change, keys, targets};
+use super::{catalogue, change, keys, targets};
 use crate::account::Amount;
 use crate::account::price::TokenKind;
 use crate::admin::api::AdminApi;
@@ -10,6 +10,7 @@ use crate::admin::error::AdminApiError;
 use crate::admin::request::ApiRequest;
 use crate::admin::response::{ApiResponse, ApiResult};
 use crate::admin::schema::{MemberType, Record, member, optional};
+use crate::catalogue::Catalogue;
 use crate::config::EntryKind;
 use crate::route::{Model, Nanos, RoutingTable, Target, upstream_api};
 use crate::wire::Api;
@@ -39,6 +40,16 @@ pub(in crate::admin) const MODEL_TARGET: Record = Record {
             "API that serves a request, by the API of the client; null if none does.",
         ),
         member("target", MemberType::Object(&targets::TARGET), "State of the target."),
+        optional(
+            "price",
+            MemberType::Object(&catalogue::TARGET_PRICE),
+            "Price in effect for requests that it serves; only when one model is asked for.",
+        ),
+        optional(
+            "catalogue",
+            MemberType::Object(&catalogue::CATALOGUE_ENTRY),
+            "What the catalogue knows of it, likewise.",
+        ),
     ],
 };
 
@@ -174,6 +185,16 @@ pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult 
     answer.map(ApiResponse::json)
 }
 
+/// Adds to the targets of a model what is known of each.
+fn add_known<'v>(known: &Catalogue, model: &Model, list: impl Iterator<Item = &'v mut Value>) {
+    let now = crate::account::price::now();
+    for (shown, target) in list.zip(&model.targets) {
+        let Some(members) = shown.as_object_mut() else { continue };
+        members.insert("price".to_owned(), catalogue::price(known, model, target, now));
+        members.insert("catalogue".to_owned(), catalogue::entry(known, target, now));
+    }
+}
+
 /// Answers `GET /models/{id}`: the id, or any name that clients may send for it.
 pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let name = request.name(0);
@@ -189,6 +210,8 @@ pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult 
                 "reasoning": format!("{:?}", named.thinking).to_ascii_lowercase(),
             });
             members.insert("resolved".to_owned(), resolved);
+            let list = members.get_mut("targets").and_then(Value::as_array_mut);
+            add_known(&snapshot.catalogue, named.model, list.into_iter().flatten());
         }
         found = Some((named.model.id.to_string(), shown));
     });

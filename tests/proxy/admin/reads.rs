@@ -220,3 +220,64 @@ async fn admin_pending_names_what_a_reload_or_a_restart_would_change() {
     let refused = pending().await;
     assert_eq!((&refused["reload_ok"], &refused["restart_ok"]), (&json!(true), &json!(false)), "{refused}");
 }
+
+#[tokio::test]
+async fn admin_model_has_what_the_catalogue_knows_of_each_target() {
+    let mut setup = Setup::new()
+        .provider("openai", "openai", "http://127.0.0.1:9/v1", "")
+        .provider("aws", "openai-compatible", "http://127.0.0.1:9/v1", "")
+        .catalogue(
+            "schema = 1\n[[model]]\nid = \"gpt-5.2\"\n[[model.at]]\nprovider = \"openai\"\nretires = 2027-05-01\nsuccessor = \"gpt-5.4\"\n\
+             [[model.at.price]]\ninput = 3\noutput = 15\ntiers = { flex = 0.5 }\nregions = { eu = 1.1 }\nsource = \"contract 7\"\nstatus = \"unverified\"\n",
+        );
+    for (id, price, targets) in [
+        (
+            "listed",
+            "",
+            "{ provider = \"openai\", model = \"gpt-5.2-2025-12-11\" }, { provider = \"aws\", model = \"gpt-9\" }",
+        ),
+        ("own", "price = { input = 9, output = 9 }\n", "{ provider = \"openai\", model = \"gpt-5.2\" }"),
+        ("none", "", "{ provider = \"openai\", model = \"house-model\" }"),
+    ] {
+        setup.routes += &format!("[[model]]\nid = \"{id}\"\n{price}targets = [{targets}]\n");
+    }
+    let gateway = Gateway::start(&with_tokens(setup)).await;
+    let targets =
+        async |id: &str| get(&format!("/models/{id}")).expect(&gateway, 200).await["targets"].clone();
+    let listed = targets("listed").await;
+    let (price, known) = (&listed[0]["price"], &listed[0]["catalogue"]);
+    assert_eq!((&price["origin"], &price["rates"]["input"]), (&json!("catalogue"), &json!("3")), "{price}");
+    assert_eq!((&price["source"], &price["status"]), (&json!("contract 7"), &json!("unverified")), "{price}");
+    assert!(price["file"].as_str().unwrap().ends_with("over.toml"), "{price}");
+    assert_eq!(price["service_tiers"], json!([{ "tier": "flex", "factor": "0.5" }]));
+    assert_eq!(price["regions"], json!([{ "region": "eu", "factor": "1.1" }]));
+    assert_eq!((&known["found"], &known["provider"]), (&json!("listed"), &json!("openai")), "{known}");
+    assert_eq!((&known["context_window"], &known["max_output_tokens"]), (&json!(400_000), &json!(128_000)));
+    assert_eq!(
+        (&known["retires"], &known["successor"]),
+        (&json!("2027-05-01"), &json!("gpt-5.4")),
+        "{known}"
+    );
+    assert!(known["facts"]["efforts"].as_str().unwrap().contains("xhigh"), "{known}");
+    assert!(
+        known["age_days"].is_u64() && known["status"].is_string() && known["source"].is_string(),
+        "{known}"
+    );
+    // A name that only resembles others, at a provider that the catalogue does not know.
+    let (price, known) = (&listed[1]["price"], &listed[1]["catalogue"]);
+    assert_eq!((&known["found"], &known["provider"]), (&json!("guessed"), &Value::Null), "{known}");
+    assert_eq!((&known["context_window"], &known["retires"]), (&Value::Null, &Value::Null), "{known}");
+    // The target has no price of its own: that of the model is charged.
+    assert_eq!((&price["origin"], &price["rates"]["input"]), (&json!("catalogue"), &json!("3")), "{price}");
+    let own = targets("own").await;
+    assert_eq!((&own[0]["price"]["origin"], own[0]["price"].get("source")), (&json!("model"), None), "{own}");
+    let none = targets("none").await;
+    assert_eq!(
+        (&none[0]["price"]["origin"], &none[0]["price"]["rates"]),
+        (&json!("nowhere"), &json!({})),
+        "{none}"
+    );
+    // Pages of models are lists, and have none of it.
+    let page = get("/models").expect(&gateway, 200).await;
+    assert_eq!(page["items"][0]["targets"][0].get("catalogue"), None);
+}

@@ -34,6 +34,58 @@ function Formats({ targets }) {
   </table></div>`;
 }
 
+const ORIGINS = { model: "the model's own table", price_file: "the price file", catalogue: "the catalogue", nowhere: null };
+const STATUS = { documented: "stated by the provider", measured: "measured", listed: "listed by public catalogues", unverified: "not verified" };
+const HOW = { listed: "the name is listed", guessed: "a guess by the name: no price, limit or end" };
+const words = (key) => key.replaceAll("_", " ");
+const amounts = (rates) => Object.entries(rates).map(([kind, amount]) => `${words(kind)} ${priced(amount)}`).join(", ");
+
+// Where a row of the catalogue comes from, and how far it is confirmed.
+function Source({ of }) {
+  if (!of.source) return null;
+  return html`${of.source} <span class=${of.status === "unverified" ? "tag warn" : "tag"}>${STATUS[of.status] || of.status}</span>${of.disputed ? html` <span class="muted">disputed: ${of.disputed}</span>` : ""}`;
+}
+
+const tierPrice = ({ tier, factor, ...rates }) => `${tier} × ${factor}${Object.keys(rates).length ? ` (${amounts(rates)})` : ""}`;
+const stepPrice = ({ above, ...rates }) => `above ${count(above)} tokens: ${amounts(rates)}`;
+
+const priceFacts = (price) => [
+  ["Price now", price.free ? "free on purpose" : Object.keys(price.rates).length ? `${amounts(price.rates)}; tokens per million` : "none"],
+  ["Long requests", price.long && `above ${count(price.long.above)} tokens: input × ${price.long.input}, output × ${price.long.output}`],
+  ["Steps", price.steps && price.steps.map(stepPrice).join("; ")],
+  ["Service tiers", price.service_tiers && price.service_tiers.map(tierPrice).join(", ")],
+  ["Regions", price.regions && price.regions.map((r) => `${r.region} × ${r.factor}`).join(", ")],
+  ["Region of this target", price.region],
+  ["Outside of peak hours", price.off_peak && `× ${price.off_peak.factor}; peak: ${price.off_peak.peak.join(", ")} UTC`],
+  ["Price holds", (price.from || price.until) && `${price.from || "always"} to ${price.until || "further notice"}`],
+  ["Next price begins", price.next],
+  ["Price comes from", ORIGINS[price.origin] && html`${ORIGINS[price.origin]}${price.file ? html` <span class="muted">(${price.file})</span>` : ""}`],
+  ["Source of the price", price.source && html`<${Source} of=${price} />`],
+  ["Answered by", price.answered_by],
+];
+
+const modelFacts = (known) => [
+  ["Family", known.family ? html`${known.family} <span class=${known.found === "guessed" ? "tag warn" : "tag"}>${HOW[known.found]}</span>` : "not known"],
+  ...Object.entries(known.facts).map(([key, value]) => [words(key).replace(/^./, (letter) => letter.toUpperCase()), value]),
+  ["Context window", known.context_window && `${count(known.context_window)} tokens`],
+  ["Most input", known.input_limit && `${count(known.input_limit)} tokens`],
+  ["Most output", known.max_output_tokens && `${count(known.max_output_tokens)} tokens`],
+  ["Ends", known.retires || (known.retires_not_before && `not before ${known.retires_not_before}`)],
+  ["Successor", known.successor],
+  ["Source of the facts", known.source && html`<${Source} of=${known} />`],
+  ["Edition of the catalogue", `${known.edition}, ${known.age_days === 1 ? "1 day" : `${count(known.age_days)} days`} old`],
+];
+
+// What is known of each target: price, facts and end, with their sources.
+function Known({ id }) {
+  const [model, error] = useLoad(() => api.get(`/models/${api.segment(id)}`), [id]);
+  if (error) return html`<${Failed} error=${error} />`;
+  return (model?.targets || []).slice(0, 8).map((t) => html`<section>
+    <h3>What is known of ${t.model} at ${t.provider}</h3>
+    <div class="grid two"><${Facts} facts=${priceFacts(t.price)} /><${Facts} facts=${modelFacts(t.catalogue)} /></div>
+  </section>`);
+}
+
 function Detail({ model }) {
   const retry = model.retry;
   return html`<div class="opened">
@@ -53,6 +105,7 @@ function Detail({ model }) {
       ]} /></div>
     </div>
     ${model.targets.some((t) => FORMATS.some((format) => t.apis[format])) && html`<h3>Formats</h3><${Formats} targets=${model.targets.slice(0, 4)} />`}
+    <${Known} id=${model.id} />
     <p class="row"><a class="button small" href=${`#/playground?model=${encodeURIComponent(model.id)}`}>Try in the playground</a> <a class="button small" href=${`#/setup?model=${encodeURIComponent(model.id)}`}>Client set-up</a> <a class="button small" href=${`#/usage?model=${encodeURIComponent(model.id)}`}>Usage</a></p>
   </div>`;
 }
