@@ -102,8 +102,9 @@ impl Listed for ListedPrice {
             let is_output = kind == "reasoning" || kind.ends_with("output");
             price = times(price, if is_output { long.output } else { long.input })?;
         }
-        let steps = self.steps.iter().filter(|step| step.above <= above);
-        let of_step = steps.filter_map(|step| step.rates.iter().find(|rate| rate.kind == kind)).last();
+        let steps = self.steps.iter().rev().filter(|step| step.above <= above);
+        let of_step =
+            steps.map(|step| &step.rates).find_map(|rates| rates.iter().find(|rate| rate.kind == kind));
         Some(of_step.map_or(price, |rate| rate.nanos))
     }
 
