@@ -155,9 +155,14 @@ fn moonshot<'d>(own: Dialect<'d>, known: &KnownModel) -> Dialect<'d> {
         joins_texts: true,
         ..USUAL
     };
+    // "tool_choice 'specified' is incompatible with thinking enabled", and
     // "thinking is enabled but reasoning_content is missing in assistant tool call message", from K2.5 on.
-    const SWITCHED: Quirks =
-        Quirks { lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]], calls_need_reasoning: true, ..OLD };
+    const SWITCHED: Quirks = Quirks {
+        lacks: &[OPENAI_ONLY, LACKS, &["reasoning_effort"]],
+        choices: ToolChoiceSupport { while_reasoning: false, ..OLD.choices },
+        calls_need_reasoning: true,
+        ..OLD
+    };
     const NEW: Quirks = Quirks { choices: ToolChoiceSupport::USUAL, calls_need_reasoning: true, ..OLD };
     let (extensions, quirks): (&[&str], &'static Quirks) = match () {
         () if known.is_fixed() => (&["partial"], const { &OLD }),

@@ -225,6 +225,16 @@ impl Model {
         prices.into_iter().any(|price| price.is_unknown(at))
     }
 
+    /// Returns the tier of a target. `None` if there is no such target.
+    pub fn tier_of(&self, index: usize) -> Option<u8> {
+        self.targets.get(index).map(|target| target.handle.tier)
+    }
+
+    /// Returns the tier that is used first. `None` if the model has no targets.
+    pub fn lowest_tier(&self) -> Option<u8> {
+        self.targets.iter().map(|target| target.handle.tier).min()
+    }
+
     /// Returns the targets with a positive weight, those of fallbacks included.
     pub fn enabled_targets(&self) -> impl Iterator<Item = &Target> {
         self.targets.iter().filter(|target| target.handle.weight > 0)

@@ -64,12 +64,15 @@ impl ProviderError {
 
     /// Reads an error body of any shape. Never fails: a body that cannot be understood gives an empty message.
     pub fn decode(body: &[u8]) -> ProviderError {
-        let text = String::from_utf8_lossy(body);
+        ProviderError::read(&String::from_utf8_lossy(body), 0)
+    }
+
+    fn read(text: &str, depth: u32) -> ProviderError {
         let text = text.trim().trim_start_matches('[').trim_start();
         let mut error = ProviderError::default();
         if text.starts_with('{') {
             // A truncated body is common; keep the members that were read before the error.
-            let _ = error.read_object(&mut Cursor::new(text), 0);
+            let _ = error.read_object(&mut Cursor::new(text), depth);
         } else if !text.starts_with(['<', ']']) {
             error.message = text.to_owned();
         }
@@ -82,13 +85,16 @@ impl ProviderError {
         while let Some(key) = json.next_key()? {
             let value = json.raw()?;
             match key.escaped() {
-                "message" | "msg" => self.read_message(value, depth),
+                "message" | "Message" | "msg" | "error_msg" => self.read_message(value, depth),
+                // OAuth, RFC 6749: the word is in `error`.
+                "error_description" => self.message = text_of(value).unwrap_or_default(),
+                "metadata" if depth > 0 => self.read_metadata(value, depth)?,
                 "error" | "detail" | "errors" => self.read_nested(value, depth + 1)?,
                 // AWS: `namespace#ValidationException`.
                 "__type" => self.kind = text_of(value).map(|name| exception_name(&name)).or(self.kind.take()),
                 "type" if self.kind.is_none() || depth > 0 => self.kind = text_of(value).or(self.kind.take()),
                 "status" => self.kind = self.kind.take().or_else(|| text_of(value)),
-                "code" => self.code = self.code.take().or_else(|| scalar_of(value)),
+                "code" | "error_code" => self.code = self.code.take().or_else(|| scalar_of(value)),
                 "base_resp" => self.read_base_resp(value)?,
                 "param" => self.param = self.param.take().or_else(|| text_of(value)),
                 // An exception of an AWS event stream, by its name.
@@ -99,6 +105,24 @@ impl ProviderError {
                 "details" if value.text().starts_with('[') => self.read_details(value)?,
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Reads what OpenRouter says of the error of its own provider, whose answer is in `raw` ("Errors and debugging", November
+    /// 2026): its own message is "Provider returned error".
+    fn read_metadata(&mut self, value: RawJson<'_>, depth: u32) -> Result<(), JsonError> {
+        if depth > MAX_DEPTH {
+            return Ok(());
+        }
+        let [raw] = super::watch::named_members(value, ["raw"])?;
+        let Some(raw) = raw else { return Ok(()) };
+        let text = text_of(raw).unwrap_or_else(|| raw.text().to_owned());
+        let relayed = ProviderError::read(&text, depth + 1).message;
+        match (self.message.is_empty(), relayed.is_empty() || self.message.contains(&relayed)) {
+            (_, true) => {}
+            (true, false) => self.message = relayed,
+            (false, false) => self.message = format!("{}: {relayed}", self.message),
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::fields::{CONTENT, chat, converse, generate, messages, responses};
 use super::request::{Body, BodyReader};
+use super::unsigned_calls::has_unsigned_call;
 use super::{Api, own_settings, watch};
 use crate::canonical::RequestFeatures as Features;
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
@@ -30,7 +31,8 @@ pub(super) const PROVENANCE: Features = Features::ENVELOPE
     .with(Features::ODD_ID)
     .with(Features::STRANGE_ID)
     .with(Features::LONG_ID)
-    .with(Features::OVERLONG_ID);
+    .with(Features::OVERLONG_ID)
+    .with(Features::UNSIGNED_CALL);
 
 /// Beginning of an envelope, as it is and in base64.
 const BEGINNINGS: [&[u8]; 2] = [b"gw1.", b"Z3cx"];
@@ -310,6 +312,12 @@ impl Body {
     fn generate_features(&self, asked: Features) -> Features {
         let mut found =
             Features::PREFILL.when(asked.intersects(Features::PREFILL) && self.ends_with_content_of_model());
+        if asked.intersects(Features::UNSIGNED_CALL)
+            && let Some(content) = self.member(CONTENT)
+        {
+            let contents = self.text.view(content.value.clone());
+            found = found.with(Features::UNSIGNED_CALL.when(has_unsigned_call(&contents)));
+        }
         if asked.intersects(Features::SAMPLING) {
             found = found.with(self.generation_sampling());
         }

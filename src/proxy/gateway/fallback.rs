@@ -118,7 +118,9 @@ impl Gateway {
                 Ok(picked) => picked,
                 Err(nobody) => return Err(refused.unwrap_or_else(|| all_limited_error(nobody, now))),
             };
-            let is_first = state.candidates.targets_tried() == 0;
+            // Fallbacks have higher tiers, also if the targets before them were passed over.
+            let is_own = state.model.tier_of(index) == state.model.lowest_tier();
+            let is_first = state.candidates.targets_tried() == 0 && is_own;
             let (wanted, body) = state.split();
             ctx.record.stream = wanted.is_stream(body);
             match self.prepare(ctx, wanted, index, permit, BodyRef::Borrowed(body), is_first).await {

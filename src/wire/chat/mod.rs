@@ -10,6 +10,7 @@
 //! | request id | `x-request-id` |
 
 pub mod answer;
+mod bare_error;
 mod details;
 mod enums;
 pub mod error;

@@ -7,6 +7,7 @@ use memchr::memmem::Finder;
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, RawJson};
 use crate::wire::base_resp;
+use crate::wire::chat::bare_error::{BareMember, bare_member};
 use crate::wire::tier_words::TierWords;
 use crate::wire::watch::{
     FrameClass, FrameFacts, StreamEnd, bit, cached_details, count_member, elements, is_void, long_writes,
@@ -32,8 +33,15 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
 pub fn classify(data: &[u8]) -> FrameClass {
     static NAMES: LazyLock<[Finder<'static>; 3]> =
         LazyLock::new(|| ["\"finish_reason\"", "\"usage\"", "\"error\""].map(Finder::new));
-    let plain = data.starts_with(b"{") && NAMES.iter().all(|name| is_void(name, data));
+    let plain = begins_as_usual(data) && NAMES.iter().all(|name| is_void(name, data));
     if plain { FrameClass::Content } else { FrameClass::Read }
+}
+
+/// Returns whether data begins as chunks do. Error objects without an `error` member begin otherwise.
+fn begins_as_usual(data: &[u8]) -> bool {
+    const BEGINNINGS: [&[u8]; 5] =
+        [b"{\"id\":", b"{\"choices\":[", b"{\"object\":\"chat", b"{\"created\":", b"{\"model\":"];
+    BEGINNINGS.iter().any(|beginning| data.starts_with(beginning))
 }
 
 /// Returns whether a chunk contains nothing but the role. Many providers send such a chunk before they know whether the
@@ -130,11 +138,10 @@ fn bare_error(text: &str) -> Result<Option<RawJson<'_>>, JsonError> {
     let (mut message, mut is_error) = (None, false);
     members(&mut Cursor::new(text), |key, json| {
         let value = json.raw()?;
-        match key.escaped() {
-            "message" | "detail" => message = Some(value).filter(|message| !message.is_void()).or(message),
-            "code" | "type" | "request_id" => is_error |= !value.is_void(),
-            "object" => is_error |= value.as_str().is_some_and(|object| object.is("error")),
-            _ => {}
+        let said = bare_member(key.escaped(), value);
+        is_error |= matches!(said, BareMember::Error | BareMember::Mark);
+        if matches!(said, BareMember::Error | BareMember::Message) {
+            message = Some(value);
         }
         Ok(())
     })?;

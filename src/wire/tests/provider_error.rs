@@ -18,10 +18,20 @@ fn fact_14_message_is_decoded_from_every_providers_shape() {
         (r#"{"error":{"message":"m","type":"t","code":null}}"#, "m", Some("t"), None),
         (
             r#"{"error":{"message":"m","code":402,"metadata":{"raw":"r","provider_name":"p"}},"user_id":"u"}"#,
-            "m",
+            "m: r",
             None,
             Some("402"),
         ),
+        (
+            r#"{"error":{"message":"m","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"r\"}}"}}}"#,
+            "m: r",
+            None,
+            Some("400"),
+        ),
+        (r#"{"error":{"metadata":{"raw":{"message":"m"}}}}"#, "m", None, None),
+        (r#"{"Message":"m"}"#, "m", None, None),
+        (r#"{"error":"invalid_grant","error_description":"m"}"#, "m", None, None),
+        (r#"{"error_code":336,"error_msg":"m"}"#, "m", None, Some("336")),
         (
             r#"{"object":"error","message":"m","type":"t","param":null,"code":"1500","raw_status_code":400}"#,
             "m",

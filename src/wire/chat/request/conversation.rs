@@ -21,7 +21,7 @@ pub(super) fn write(
     parts: &mut PartsEncoder<'_, '_>,
 ) {
     let reasons = parts.dialect.quirks.calls_need_reasoning && request.thinking != Thinking::Off;
-    let mut writer = Conversation { json, parts, media: SmallVec::new(), reasons };
+    let mut writer = Conversation { json, parts, media: SmallVec::new(), reasons, behind_results: false };
     writer.json.key("messages").begin_array();
     let in_middle = writer.parts.dialect.system_in_middle;
     if !in_middle {
@@ -38,10 +38,17 @@ pub(super) fn write(
         };
         let (turns, behind) = rest.split_at_checked(count).unwrap_or((rest, &[]));
         match first.role {
-            Role::System | Role::Developer if in_middle => writer.plain(first),
+            Role::System | Role::Developer if in_middle => {
+                writer.plain(first);
+                writer.behind_results = false;
+            }
+            // They stand in front: what was behind them follows what was before them.
             Role::System | Role::Developer => {}
             Role::User => writer.users(turns),
-            Role::Assistant => writer.assistant(turns, behind.is_empty()),
+            Role::Assistant => {
+                writer.assistant(turns, behind.is_empty());
+                writer.behind_results = false;
+            }
         }
         rest = behind;
     }
@@ -62,6 +69,8 @@ struct Conversation<'w, 'o, 'p, 'r, 'd, 'b, 'a> {
     media: SmallVec<[&'b Block<'a>; 2]>,
     /// Whether the provider requires reasoning in a message with tool calls.
     reasons: bool,
+    /// Whether the last message is a tool message.
+    behind_results: bool,
 }
 
 /// Returns whether a block of a user's turn becomes a content part.
@@ -180,7 +189,8 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         }
         let results = turns.iter().flat_map(|turn| &turn.blocks).any(|block| !is_part(block));
         let follows = !self.media.is_empty() || turns.iter().flat_map(|turn| &turn.blocks).any(is_part);
-        if results && follows && self.parts.dialect.quirks.bridges_results {
+        self.behind_results |= results;
+        if self.behind_results && follows && self.parts.dialect.quirks.bridges_results {
             // The provider refuses a user message behind tool messages.
             self.json.begin_object().key("role").string("assistant").key("content").string(BRIDGE);
             self.json.end_object();
@@ -191,6 +201,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
                 self.plain(turn);
             }
         }
+        self.behind_results &= !follows;
         self.flush();
     }
 

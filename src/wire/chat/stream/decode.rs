@@ -10,6 +10,7 @@ use crate::canonical::answer::MAX_CHOICES;
 use crate::canonical::{Event, Index, IndexKey, ServiceTier, Start, Usage};
 use crate::json::{Cursor, FrameTemplate, JsonError, JsonStr, RawJson, TemplateParts, ValueKind};
 use crate::wire::base_resp;
+use crate::wire::chat::bare_error::{BareMember, bare_member};
 use crate::wire::chat::watch::usage;
 use crate::wire::codec::CutText;
 use crate::wire::tier_words::TierWords;
@@ -77,6 +78,11 @@ impl<'a> Frame<'a> {
 }
 
 impl Frame<'_> {
+    fn take(&mut self, said: BareMember) {
+        self.message |= matches!(said, BareMember::Error | BareMember::Message);
+        self.code |= matches!(said, BareMember::Error | BareMember::Mark);
+    }
+
     /// Returns whether the members so far hold no fact, so that the same beginning can be skipped next time. `message`
     /// and `code` are ignored: they only matter in a document without choices.
     fn says_nothing(&self) -> bool {
@@ -246,9 +252,9 @@ impl Decoder {
                 // A result of MiniMax, which has no choices if it is an error.
                 "base_resp" => frame.is_error |= base_resp::is_error(json.raw()?),
                 "object" => frame.is_error |= json.raw()?.as_str().is_some_and(|object| object.is("error")),
-                "message" | "detail" => frame.message = !json.raw()?.is_null(),
                 "obfuscation" => frame.padding = json.raw()?.as_str().unwrap_or_default(),
-                "code" | "type" | "request_id" => frame.code = !json.raw()?.is_null(),
+                "message" | "msg" | "detail" | "errors" | "error_msg" | "success" | "code" | "type"
+                | "request_id" | "error_code" => frame.take(bare_member(key.escaped(), json.raw()?)),
                 _ => json.skip()?,
             }
         }
