@@ -107,6 +107,12 @@ async fn settings_are_adapted_at_once_for_a_target_that_the_gateway_chose() {
         (1, json!("enabled"))
     );
     assert_eq!(down.last_request().json()["thinking"]["type"], "adaptive");
+    // While the first target is passed over, too.
+    let before = down.count();
+    let answer = ask(&gateway, &request("opus")).await;
+    assert_eq!((answer.status(), down.count()), (200, before), "{}", answer.text());
+    assert_eq!(upstream.last_request().json()["thinking"]["type"], "enabled");
+    assert_eq!(upstream.count(), 2, "no refusal was provoked");
 }
 
 #[tokio::test]
