@@ -86,11 +86,20 @@ impl Ids {
     }
 }
 
-/// Returns the signature of a text, as for Anthropic's thinking blocks: base64 of 66 bytes, valid for this text only.
-pub(super) fn seal(text: &str) -> String {
+/// Returns a signature of a text, as for Anthropic's thinking blocks: base64 of 66 bytes, valid for this text only. Two
+/// signatures of one text differ.
+pub(super) fn seal(text: &str, nonce: u64) -> String {
     let mut bytes = vec![0x12, 0x40];
-    bytes.extend(Ids::seeded(combine(KEY, hash(text.as_bytes()))).bytes(8));
+    bytes.extend(nonce.to_be_bytes());
+    bytes.extend(Ids::seeded(combine(combine(KEY, nonce), hash(text.as_bytes()))).bytes(7));
     STANDARD.encode_to_string(bytes)
+}
+
+/// Returns true if a signature is one of this text.
+pub(super) fn is_seal(signature: &str, text: &str) -> bool {
+    let bytes = STANDARD.decode_to_vec(signature).unwrap_or_default();
+    let nonce = bytes.get(2..10).and_then(|nonce| nonce.try_into().ok()).map(u64::from_be_bytes);
+    nonce.is_some_and(|nonce| signature == seal(text, nonce))
 }
 
 /// Returns an opaque token that is recognizable without further data: `head`, random bytes and an authentication tag.
@@ -110,20 +119,29 @@ fn is_token(bytes: &[u8]) -> bool {
     }
 }
 
+/// First bytes of Gemini's thought signatures.
+const THOUGHT: &[u8] = &[0x12, 0x38, 0x0a];
+/// First bytes of OpenAI's encrypted content, those of a Fernet token.
+const FERNET: &[u8] = &[0x80, 0, 0, 0, 0, 0x6a];
+
 /// Returns an opaque token in standard base64, in the form of Gemini's thought signatures.
 pub(super) fn opaque(seed: u64) -> String {
-    STANDARD.encode_to_string(token(&[0x12, 0x38, 0x0a], seed))
+    STANDARD.encode_to_string(token(THOUGHT, seed))
 }
 
-/// Returns true if a text is an opaque token of the simulator, in either base64 alphabet.
+/// Returns true if a text is an opaque token of the simulated Gemini, in either base64 alphabet.
 pub(super) fn is_opaque(text: &str) -> bool {
-    decode_base64(text).is_some_and(|bytes| is_token(&bytes))
+    decode_base64(text).is_some_and(|bytes| bytes.starts_with(THOUGHT) && is_token(&bytes))
 }
 
-/// Returns an opaque token in the form of OpenAI's `encrypted_content`: URL-safe base64 that starts like a Fernet
-/// token.
+/// Returns an opaque token in the form of OpenAI's `encrypted_content`, in URL-safe base64.
 pub(super) fn encrypted(seed: u64) -> String {
-    URL_SAFE.encode_to_string(token(&[0x80, 0, 0, 0, 0, 0x6a], seed))
+    URL_SAFE.encode_to_string(token(FERNET, seed))
+}
+
+/// Returns true if a text is encrypted content of the simulated OpenAI.
+pub(super) fn is_encrypted(text: &str) -> bool {
+    URL_SAFE.decode_to_vec(text).is_ok_and(|bytes| bytes.starts_with(FERNET) && is_token(&bytes))
 }
 
 /// Decodes base64 of either alphabet, padded or not. Returns `None` if it is invalid.
@@ -162,12 +180,14 @@ mod tests {
 
     #[test]
     fn opaque_tokens_are_recognized() {
-        assert!(is_opaque(&opaque(7)));
-        assert!(is_opaque(&encrypted(7)));
+        assert!(is_opaque(&opaque(7)) && is_encrypted(&encrypted(7)));
+        assert!(!is_opaque(&encrypted(7)) && !is_encrypted(&opaque(7)), "each has its issuer");
         assert!(encrypted(7).starts_with("gAAAAABq"));
         assert!(!is_opaque("AAAA"));
         assert!(!is_opaque("not base64!"));
         assert!(!is_opaque(&STANDARD.encode_to_string([1u8; 60])));
-        assert_ne!(seal("a"), seal("b"));
+        assert!(is_seal(&seal("a", 1), "a") && is_seal(&seal("", 2), ""));
+        assert!(!is_seal(&seal("a", 1), "b") && !is_seal("", "") && !is_seal("gw1.x.Yg", "a"));
+        assert_ne!(seal("a", 1), seal("a", 2));
     }
 }

@@ -1,7 +1,7 @@
 //! Simulated model providers on loopback: each implements its provider's HTTP API and returns generated text.
 //!
 //! This module has the listener and its counters ([`Simulator`]), the provider-independent plan of a response
-//! (`conversation`, `script`, `text`, `schema`, `embedding`), the prompt cache (`prefix_cache`), the injection of faults (`directive`, `stream`, `body`),
+//! (`conversation`, `script`, `text`, `schema`, `embedding`), the prompt cache (`prefix_cache`), the refusal of envelopes (`envelope`), the injection of faults (`directive`, `stream`, `body`),
 //! and one folder per provider (`openai`, `anthropic`, `google`, `bedrock`) or for several (`search`, `image`, `video`) that reads
 //! the provider's requests and writes its responses, headers, streams and errors. Code that the gateway needs to serve
 //! requests must not live here. The gateway and the simulator share no code, so that they cannot share a mistake.
@@ -61,6 +61,7 @@ mod clock;
 mod conversation;
 mod directive;
 mod embedding;
+mod envelope;
 mod google;
 mod http;
 mod ids;

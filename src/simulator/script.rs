@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::directive::Directives;
+use super::ids::hash;
 use super::scenario::PrescribedResponse;
 use super::schema;
 use super::text::{
@@ -133,6 +134,12 @@ impl Ask {
     /// Returns the number of prompt tokens to report as cached, by directive.
     pub(super) fn cached_tokens(&self) -> u64 {
         self.directives.cached.unwrap_or(0).min(self.prompt_tokens)
+    }
+
+    /// Returns what distinguishes the signatures of this response: the same for a whole and a streamed one.
+    pub(super) fn nonce(&self) -> u64 {
+        let about = (self.provider, &self.model, &self.text, &self.results, self.prompt_tokens);
+        hash(format!("{about:?}").as_bytes())
     }
 
     /// Returns the plan of a choice. Choices after the first, number 0, state their number in the text.

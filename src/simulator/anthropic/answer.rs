@@ -57,7 +57,7 @@ fn blocks<'a>(asked: &Asked, plan: &'a Plan, origin: &str, ids: &mut Ids) -> Vec
     let mut blocks = Vec::new();
     if let Some(thinking) = &plan.thinking {
         let text = if asked.thinking == Thinking::Omitted { String::new() } else { thinking.clone() };
-        let signature = seal(&text);
+        let signature = seal(&text, asked.ask.nonce());
         blocks.push(Block::Thinking { text, signature });
     }
     if !plan.pieces.is_empty() && plan.finish != Finish::Refused {

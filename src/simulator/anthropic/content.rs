@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::conversation::Conversation;
-use super::super::ids::{decode_base64, seal};
+use super::super::ids::{decode_base64, is_seal};
 use super::errors::{ApiError, Fields, required, should_be, wrong_tag};
 
 /// Rules for the messages, by API version and model.
@@ -191,7 +191,7 @@ fn read_block<'a>(
         }
         "thinking" => {
             let (thinking, signature) = (tagged.require("thinking")?, tagged.require("signature")?);
-            if signature != seal(thinking) {
+            if !is_seal(signature, thinking) {
                 return Err(ApiError::invalid(format!(
                     "{}: Invalid `signature` in `thinking` block",
                     block.path

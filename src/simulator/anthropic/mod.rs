@@ -20,6 +20,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::clock;
+use super::envelope;
 use super::http::{Reply, Request, stage};
 use super::ids::Ids;
 use super::script::Ask;
@@ -212,7 +213,10 @@ fn body(request: &Request) -> Result<Value, ApiError> {
             error.column()
         ))
     })?;
-    if body.is_object() { Ok(body) } else { Err(ApiError::invalid("Input should be a valid dictionary")) }
+    if !body.is_object() {
+        return Err(ApiError::invalid("Input should be a valid dictionary"));
+    }
+    envelope::refusal(&body).map_or(Ok(body), |refusal| Err(ApiError::invalid(refusal)))
 }
 
 /// Adds the headers of every response. Rate-limit headers are only on responses to requests that reached the model.

@@ -35,7 +35,7 @@ enum Block<'a> {
 fn blocks<'a>(asked: &Asked, plan: &'a Plan, ids: &mut Ids) -> Vec<Block<'a>> {
     let mut blocks = Vec::new();
     if let Some(text) = &plan.thinking {
-        let signature = (asked.model.family == Family::Claude).then(|| seal(text));
+        let signature = (asked.model.family == Family::Claude).then(|| seal(text, asked.ask.nonce()));
         blocks.push(Block::Reasoning { text, signature });
     }
     if !plan.pieces.is_empty() {

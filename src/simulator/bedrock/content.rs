@@ -260,7 +260,10 @@ impl<'a> Reader<'a> {
                 reasoning.only(&["text", "signature"])?;
                 let text = reasoning.require("text")?;
                 let signature = reasoning.string("signature")?;
-                let is_signed = signature.is_some_and(|it| it == super::super::ids::seal(text));
+                let is_signed = signature.is_some_and(|it| super::super::ids::is_seal(it, text));
+                if self.model.family != Family::Claude && signature.is_some() {
+                    return Err(extraneous(&reasoning.path, "signature"));
+                }
                 if self.model.family == Family::Claude && !is_signed {
                     let at = block.path.trim_end_matches(".reasoningContent");
                     return Err(ApiError::of_model(&format!(

@@ -35,7 +35,7 @@ use super::http::{Reply, Request, percent_decode, stage};
 use super::ids::{Ids, decode_base64};
 use super::prefix_cache::PrefixCache;
 use super::server::Call;
-use super::{AwsAccessKey, anthropic, clock};
+use super::{AwsAccessKey, anthropic, clock, envelope};
 use errors::{ApiError, Fields, OVERLOADED, for_status, missing};
 use models::Model;
 
@@ -202,9 +202,10 @@ fn body(request: &Request) -> Result<Value, ApiError> {
         let message = format!("Request size exceeds the maximum of {MAX_BODY} bytes.");
         return Err(ApiError::new(413, "RequestEntityTooLargeException", message));
     }
-    serde_json::from_slice(&request.body).map_err(|_| {
+    let body: Value = serde_json::from_slice(&request.body).map_err(|_| {
         ApiError::new(400, "SerializationException", "The request body could not be parsed as JSON.")
-    })
+    })?;
+    envelope::refusal(&body).map_or(Ok(body), |refusal| Err(ApiError::invalid(refusal)))
 }
 
 /// Formats Unix seconds as the `Date` header does.

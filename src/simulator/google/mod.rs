@@ -21,6 +21,7 @@ mod vertex;
 use http::Method;
 use serde_json::{Value, json};
 
+use super::envelope;
 use super::http::{Reply, Request, percent_decode, stage};
 use super::ids::{Ids, hash};
 use super::server::Call;
@@ -167,7 +168,7 @@ fn body(request: &Request) -> Result<Value, ApiError> {
         errors::violation("", format!("Invalid JSON payload received. Unexpected token.\n{start}\n^"))
     })?;
     if body.is_object() {
-        Ok(body)
+        envelope::refusal(&body).map_or(Ok(body), |refusal| Err(ApiError::invalid(refusal)))
     } else {
         let message = "Invalid JSON payload received. Unknown name \"\": Root element must be a message.";
         Err(errors::violation("", message.to_owned()))

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::clock;
 use super::super::http::Reply;
-use super::super::ids::{self, Ids, is_opaque};
+use super::super::ids::{self, Ids, is_encrypted};
 use super::errors::{ApiError, missing};
 use super::responses::Asked;
 
@@ -28,7 +28,7 @@ pub(super) const KNOWN: [&str; 9] = [
 pub(super) fn check_item(item: &Value, path: &str) -> Result<(), ApiError> {
     let sealed = item.get("encrypted_content").and_then(Value::as_str);
     let sealed = sealed.ok_or_else(|| missing(&format!("{path}.encrypted_content")))?;
-    if is_opaque(sealed) {
+    if is_encrypted(sealed) {
         return Ok(());
     }
     Err(ApiError::invalid(

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::super::conversation::Conversation;
-use super::super::ids::is_opaque;
+use super::super::ids::is_encrypted;
 use super::compaction;
 use super::errors::{ApiError, missing, wrong_type, wrong_value};
 use super::store::StoreView;
@@ -206,7 +206,7 @@ fn check_sealed(item: &Value, path: &str, store: StoreView<'_>) -> Result<(), Ap
         Some(other) => return Err(wrong_type(&format!("{path}.summary"), "an array of objects", other)),
     }
     if let Some(sealed) = item.get("encrypted_content").and_then(Value::as_str) {
-        if is_opaque(sealed) {
+        if is_encrypted(sealed) {
             return Ok(());
         }
         let start: String = sealed.chars().take(4).collect();

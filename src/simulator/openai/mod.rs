@@ -27,6 +27,7 @@ mod tools;
 use http::Method;
 use serde_json::Value;
 
+use super::envelope;
 use super::http::{Reply, Request};
 use super::ids::{Ids, hash};
 use super::model_rules::{self, Sampling};
@@ -124,7 +125,10 @@ fn body(request: &Request) -> Result<Value, ApiError> {
         return Err(errors::too_large());
     }
     let body: Value = serde_json::from_slice(&request.body).map_err(|_| errors::not_json())?;
-    if body.is_object() { Ok(body) } else { Err(errors::not_json()) }
+    if !body.is_object() {
+        return Err(errors::not_json());
+    }
+    envelope::refusal(&body).map_or(Ok(body), |refusal| Err(ApiError::invalid(refusal)))
 }
 
 /// Returns the model of a request.

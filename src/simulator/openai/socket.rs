@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Map, Value, json};
 
+use super::super::envelope;
 use super::super::http::{Content, Reply, Request};
 use super::super::ids::Ids;
 use super::super::server::Call;
@@ -76,9 +77,10 @@ impl Site {
         let mut ids = Ids::new(call.serial, &call.request.body);
         let request_id = ids.hex("req_", 32);
         let store = StoreView { stored: &self.store, connection: Some(&memory.0) };
-        let reply = match create.generates {
-            true => responses::answer(call, store, &create.body, ids),
-            false => responses::prepare(store, &create.body, ids),
+        let reply = match (envelope::refusal(&create.body), create.generates) {
+            (Some(refusal), _) => Err(ApiError::invalid(refusal)),
+            (None, true) => responses::answer(call, store, &create.body, ids),
+            (None, false) => responses::prepare(store, &create.body, ids),
         };
         let reply = reply.unwrap_or_else(|error| error.reply());
         with_headers(reply.with_retry_after(), call.request, request_id)
