@@ -5,6 +5,9 @@ use model_gateway::canonical::{Answer, ToolKind, Usage};
 use model_gateway::json::JsonStr;
 use serde_json::Value;
 
+/// Envelope of reasoning that its provider did not sign.
+const UNSIGNED: &str = "gw1.no_issuer.";
+
 /// Content of a response.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Reading {
@@ -147,7 +150,8 @@ impl Reading {
                     .filter(|text| !text.is_empty())
                     .collect();
                 self.reasoning.extend(Some(parts.join("\n\n")).filter(|text| !text.is_empty()));
-                self.seals.extend(Some(text_of(&item["encrypted_content"])).filter(|seal| !seal.is_empty()));
+                let seal = Some(text_of(&item["encrypted_content"]));
+                self.seals.extend(seal.filter(|seal| !seal.is_empty() && seal != UNSIGNED));
             }
             "function_call" => self.calls.push(call("arguments", false)),
             "custom_tool_call" => self.calls.push(call("input", true)),

@@ -7,7 +7,7 @@ use super::super::text::{SEAL_OF_TEXT, as_text, holds_json};
 use super::encode::{BlockState, Encoder};
 use super::item::{Kind, OutputItem, PartKind};
 use crate::canonical::answer::{CitationOwned, FinishOwned};
-use crate::canonical::seal::SignedCallId;
+use crate::canonical::seal::{SignedCallId, UNSIGNED};
 use crate::canonical::{Finish, SealedSignature};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
 use crate::wire::watch::members;
@@ -37,7 +37,9 @@ impl Encoder {
                 };
                 self.end_part(place, out);
                 if let Some(item) = self.items.get_mut(place) {
-                    item.signature = seal;
+                    // Providers of this format look up reasoning without encrypted content by its id, which none of
+                    // them knows. The envelope says that it is not signed.
+                    item.signature = if seal.is_empty() { UNSIGNED.into() } else { seal };
                 }
                 self.complete(place, "completed", out);
             }
