@@ -53,6 +53,8 @@ pub struct Dialect<'d> {
     pub prefill: bool,
     /// Whether reasoning text of earlier turns is sent back, in formats where that is an extension.
     pub reasoning_replay: bool,
+    /// Whether the model may sign its reasoning. If not, no signature in a conversation is its own.
+    pub signs: bool,
     /// Whether media may be given by URL, in formats where not every model can fetch it.
     pub media_urls: bool,
     /// Whether the model reads images.
@@ -264,6 +266,7 @@ impl<'d> Dialect<'d> {
             max_call_id: None,
             prefill: false,
             reasoning_replay: false,
+            signs: true,
             media_urls: true,
             image_input: true,
             parallel_tool_calls: true,

@@ -59,8 +59,8 @@ impl RequestFeatures {
     /// A member that other providers have added to the format of its maker.
     pub const ADDED_MEMBER: RequestFeatures = RequestFeatures(1 << 19);
 
-    /// A call without a signature, since the user's last words.
-    pub const UNSIGNED_CALL: RequestFeatures = RequestFeatures(1 << 23);
+    /// A signature without an envelope.
+    pub const SIGNED: RequestFeatures = RequestFeatures(1 << 27);
 
     /// What clients choose for the model that they name: settings, and places of instructions. The rest is what another
     /// model has left in the conversation, or what no provider accepts.

@@ -175,6 +175,13 @@ pub struct RenamedCallId<'a> {
 }
 
 const RENAMED: &str = "__gw1id__";
+/// Beginning of everything that the gateway appends to an id.
+const APPENDED: &str = "__gw1";
+
+/// Returns whether an id has something that the gateway appended, which may have been altered.
+pub fn is_marked(id: JsonStr<'_>) -> bool {
+    memchr::memmem::find(id.escaped().as_bytes(), APPENDED.as_bytes()).is_some()
+}
 
 impl<'a> RenamedCallId<'a> {
     /// Reads an id; `None` if it is none that was renamed.

@@ -160,6 +160,9 @@ pub(super) fn dialect<'d>(base: Dialect<'d>, model: &str, known: &KnownModel) ->
         };
         return Dialect { extensions, ..messages(base, known) };
     }
+    // Others show their reasoning without a signature: Amazon Bedrock API reference, "ReasoningTextBlock", November 2026. An
+    // unknown name may be one of Claude.
+    let base = Dialect { signs: known.facts.maker.is_none(), ..base };
     match known.form() {
         "nova" => {
             let nova = known.reason(base, Api::Converse);

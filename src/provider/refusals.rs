@@ -33,7 +33,9 @@ pub(super) fn refused(provider: &Provider, api: Api, dialect: &Dialect<'_>, know
     let of_api = match api {
         Api::Messages if known.is_of(ANTHROPIC) => CLAUDE.with(of_claude(dialect)),
         // The schemas of tools are checked by Claude's API behind it.
-        Api::Converse => CONVERSE.with(Features::ROOT_UNION.when(known.is_of(ANTHROPIC))),
+        Api::Converse => CONVERSE
+            .with(Features::SIGNED.when(!dialect.signs))
+            .with(Features::ROOT_UNION.when(known.is_of(ANTHROPIC))),
         Api::Chat if is_openai => OPENAI_CHAT.with(of_openai(dialect)),
         Api::Responses if is_openai => OPENAI.with(Features::OVERLONG_ID).with(of_openai(dialect)),
         Api::Generate => of_gemini(dialect),
@@ -116,5 +118,4 @@ fn of_gemini(dialect: &Dialect<'_>) -> Features {
         .when(matches!(dialect.reasoning, ReasoningSupport::Budget { .. }))
         .with(Features::SAMPLING.when(dialect.sampling == SamplingSupport::None))
         .with(Features::PREFILL.when(!dialect.prefill))
-        .with(Features::UNSIGNED_CALL.when(dialect.signed_calls))
 }

@@ -2,7 +2,7 @@
 
 use bumpalo::Bump;
 
-use crate::canonical::seal::RenamedCallId;
+use crate::canonical::seal::{RenamedCallId, is_marked};
 use crate::canonical::{Block, Dialect, Request};
 use crate::json::JsonStr;
 use crate::wire::codec::make_id;
@@ -17,12 +17,13 @@ pub(super) fn settle<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, bump:
 }
 
 fn settled<'a>(id: JsonStr<'a>, dialect: &Dialect<'_>, bump: &'a Bump) -> JsonStr<'a> {
-    let renamed = RenamedCallId::read(id);
+    let is_marked = is_marked(id);
+    let renamed = if is_marked { RenamedCallId::read(id) } else { None };
     if let Some(own) = renamed.as_ref().and_then(|renamed| renamed.for_issuer(dialect.issuer)) {
         return JsonStr::from_escaped(bump.alloc_str(own));
     }
     let is_long = dialect.max_call_id.is_some_and(|most| id.escaped().len() > most);
-    if is_long || renamed.is_some() {
+    if is_long || is_marked {
         return JsonStr::from_escaped(bump.alloc_str(&make_id("call_", id.escaped(), 0)));
     }
     id

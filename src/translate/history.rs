@@ -106,7 +106,7 @@ fn keep_own_seal(seal: &mut Option<ProviderSignature<'_>>, dialect: &Dialect<'_>
         None => !same_format,
         Some(issuer) => **issuer != *dialect.issuer,
     };
-    if seal.as_ref().is_some_and(foreign) {
+    if seal.as_ref().is_some_and(|seal| !dialect.signs || foreign(seal)) {
         *seal = None;
         notes.lose("thinking_signature");
     }

@@ -8,7 +8,6 @@ use bytes::Bytes;
 
 use super::fields::{CONTENT, chat, converse, generate, messages, responses};
 use super::request::{Body, BodyReader};
-use super::unsigned_calls::has_unsigned_call;
 use super::{Api, own_settings, watch};
 use crate::canonical::RequestFeatures as Features;
 use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
@@ -23,16 +22,17 @@ mod bits {
     pub(super) const STRANGE: u32 = 1 << 24;
     pub(super) const LONG: u32 = 1 << 25;
     pub(super) const OVERLONG: u32 = 1 << 26;
+    pub(super) const SIGNED: u32 = 1 << 27;
 }
 
 /// Features of what providers signed and of ids.
 pub(super) const PROVENANCE: Features = Features::ENVELOPE
     .with(Features::UNSIGNED)
+    .with(Features::SIGNED)
     .with(Features::ODD_ID)
     .with(Features::STRANGE_ID)
     .with(Features::LONG_ID)
-    .with(Features::OVERLONG_ID)
-    .with(Features::UNSIGNED_CALL);
+    .with(Features::OVERLONG_ID);
 
 /// Beginning of an envelope, as it is and in base64.
 const BEGINNINGS: [&[u8]; 2] = [b"gw1.", b"Z3cx"];
@@ -47,7 +47,7 @@ pub(super) fn look_at_seal(seal: Option<&[u8]>) -> u32 {
         None => bits::UNKNOWN,
         Some([]) => bits::UNSIGNED,
         Some(seal) if BEGINNINGS.iter().any(|start| seal.starts_with(start)) => bits::ENVELOPE,
-        Some(_) => 0,
+        Some(_) => bits::SIGNED,
     }
 }
 
@@ -106,6 +106,7 @@ impl Body {
         let found = Features::ENVELOPE
             .when(has(bits::ENVELOPE) || self.may_hide_envelope() && self.holds_envelope())
             .with(Features::UNSIGNED.when(has(bits::UNSIGNED)))
+            .with(Features::SIGNED.when(has(bits::SIGNED | bits::UNKNOWN)))
             .with(Features::ODD_ID.when(has(bits::ODD)))
             .with(Features::STRANGE_ID.when(has(bits::STRANGE)))
             .with(Features::LONG_ID.when(is_long))
@@ -312,12 +313,6 @@ impl Body {
     fn generate_features(&self, asked: Features) -> Features {
         let mut found =
             Features::PREFILL.when(asked.intersects(Features::PREFILL) && self.ends_with_content_of_model());
-        if asked.intersects(Features::UNSIGNED_CALL)
-            && let Some(content) = self.member(CONTENT)
-        {
-            let contents = self.text.view(content.value.clone());
-            found = found.with(Features::UNSIGNED_CALL.when(has_unsigned_call(&contents)));
-        }
         if asked.intersects(Features::SAMPLING) {
             found = found.with(self.generation_sampling());
         }

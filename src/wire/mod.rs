@@ -59,7 +59,6 @@ mod strict_schema;
 pub mod tasks;
 mod tier_request;
 mod tier_words;
-mod unsigned_calls;
 pub mod video;
 pub mod watch;
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::codec::make_id;
 use super::spelling::{MemberRange, Respelling, elements, find, member_ranges};
 use super::{Api, converse, generate};
-use crate::canonical::seal::{RenamedCallId, SignedCallId};
+use crate::canonical::seal::{RenamedCallId, SignedCallId, is_marked};
 use crate::canonical::{Dialect, ProviderSignature};
 use crate::json::JsonStr;
 
@@ -44,6 +44,8 @@ impl Edits<'_, '_> {
     fn seal(&self, read: Option<ProviderSignature<'_>>) -> Seal {
         match read {
             None => Seal::Foreign,
+            // A host of several makers' models issued it for another one.
+            Some(_) if !self.dialect.signs => Seal::Foreign,
             Some(seal) => match &seal.issuer {
                 None => Seal::Stays,
                 Some(issuer) if **issuer == *self.dialect.issuer => Seal::Unpacked(seal.text.into_owned()),
@@ -227,7 +229,7 @@ fn legal_id(id: JsonStr<'_>, dialect: &Dialect<'_>, fits: fn(u8) -> bool) -> Opt
         return Some(own.to_owned());
     }
     let is_long = dialect.max_call_id.is_some_and(|most| bare.escaped().len() > most);
-    if is_long || renamed.is_some() || !bare.escaped().bytes().all(fits) {
+    if is_long || is_marked(bare) || !bare.escaped().bytes().all(fits) {
         return Some(make_id("call_", bare.escaped(), 0));
     }
     (bare.escaped().len() != id.escaped().len()).then(|| bare.escaped().to_owned())

@@ -95,6 +95,7 @@ mod stop;
 mod stored;
 mod streams;
 mod surrogates;
+mod switching;
 mod target_prices;
 mod tasks;
 mod telemetry;

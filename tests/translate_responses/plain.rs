@@ -204,7 +204,8 @@ impl Reading {
                 AnswerBlockKind::Opaque { name, .. } => reading.hosted.push(name.clone()),
             }
             if matches!(block.kind, AnswerBlockKind::Reasoning | AnswerBlockKind::HiddenReasoning) {
-                reading.seals.extend(Some(plain(&block.signature)).filter(|seal| !seal.is_empty()));
+                let seal = Some(plain(&block.signature));
+                reading.seals.extend(seal.filter(|seal| !seal.is_empty() && seal != UNSIGNED));
             }
         }
         reading

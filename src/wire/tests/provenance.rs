@@ -218,6 +218,56 @@ fn own_format_converse_reasoning_of_others_is_left_out() {
     assert_eq!(body, turn("a", vec![block("S"), block("bare"), hidden("QUJD"), call("a")]));
 }
 
+/// Signatures at a host of several makers' models are those of the models that sign.
+#[test]
+fn own_format_converse_model_that_signs_nothing_gets_no_signature() {
+    let target = Dialect { signs: false, refuses: Features::ENVELOPE.with(Features::SIGNED), ..dialect() };
+    let block = |said: Value| json!({"reasoningContent": {"reasoningText": said}});
+    let own = block(json!({"text": "hm"}));
+    let text = json!({"text": "so"});
+    let turn = |blocks: &[Value]| {
+        request(
+            Api::Converse,
+            json!([{"role": "user", "content": [text]}, {"role": "assistant", "content": blocks}]),
+        )
+    };
+    let body = turn(&[
+        block(json!({"text": "hm", "signature": "bare"})),
+        own.clone(),
+        block(json!({"text": "hm", "signature": envelope("own", "S")})),
+        json!({"reasoningContent": {"redactedContent": "QUJD"}}),
+        text.clone(),
+    ]);
+    for piece in [usize::MAX, 1, 7, 64] {
+        let read = read(Api::Converse, &body, piece);
+        assert!(read.features(Features::SIGNED).intersects(Features::SIGNED), "{piece}");
+        let sent: Value = serde_json::from_str(&applied(&read, &target)).unwrap();
+        assert_eq!(sent, turn(&[own.clone(), text.clone()]), "{piece}");
+    }
+    let unsigned = turn(&[own, text.clone()]);
+    let read = read(Api::Converse, &unsigned, usize::MAX);
+    assert!(!read.features(Features::SIGNED).intersects(Features::SIGNED));
+}
+
+/// An id that has something of the gateway's, which cannot be read any more, becomes another one.
+#[test]
+fn own_format_id_with_a_broken_suffix_is_made_legal() {
+    for id in ["a__gw1__x", "a__gw1__x__***", "a__gw1id__kimi__Ig"] {
+        let call = json!({"type": "tool_use", "id": id, "name": "f", "input": {}});
+        let result = json!({"type": "tool_result", "tool_use_id": id, "content": "x"});
+        let body = sent(
+            Api::Messages,
+            &request(
+                Api::Messages,
+                json!([{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]),
+            ),
+        );
+        let made = body["messages"][0]["content"][0]["id"].as_str().unwrap();
+        assert!(made.starts_with("call_") && !made.contains("gw1"), "{made}");
+        assert_eq!(body["messages"][1]["content"][0]["tool_use_id"], made);
+    }
+}
+
 #[test]
 fn own_format_refused_elements_are_replaced() {
     let image = json!({"type": "image", "source": {"type": "url", "url": "https://x"}});

@@ -259,7 +259,8 @@ pub(super) fn check_block(block: &Block<'_>, dialect: &Dialect<'_>, own: bool) -
         }
         // Models that sign their reasoning refuse any that they have not signed.
         Block::Reasoning { signature, .. } => {
-            only(signature.is_some() || own || dialect.reasoning_replay, "thinking_block")
+            let shows = own && !dialect.signs;
+            only(signature.is_some() || shows || dialect.reasoning_replay, "thinking_block")
         }
         Block::SearchResult(_) | Block::ToolUse { .. } | Block::ToolResult { .. } => Ok(()),
         Block::Opaque { .. } => only(own, "server_tool_block"),
