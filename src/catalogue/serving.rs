@@ -54,14 +54,17 @@ fn begins(pattern: &[u8], text: &[u8]) -> bool {
 
 impl Catalogue {
     /// Returns what a model takes at a provider of the catalogue, and how its name was found; `None` for a name that resembles
-    /// none, whose facts are those of the provider's unknown models.
-    pub fn facts_at(&self, provider: &str, name: &str) -> (ModelFacts, Option<How>) {
+    /// none, whose facts are those of the provider's unknown models. `providers` are the ids of its rows; later ones come first.
+    pub fn facts_at(&self, providers: &[&str], name: &str) -> (ModelFacts, Option<How>) {
         let found = self.family_of(name);
         let how = found.map(|(_, how)| how);
-        let family = found.map(|(family, _)| family).or_else(|| self.unknown_at(provider));
+        let family = found.map(|(family, _)| family).or_else(|| self.unknown_at(providers));
         let own = self.model(name).map(|model| &model.facts);
         let mut facts = own.or_else(|| family.map(|family| &family.facts)).cloned().unwrap_or_default();
-        for serving in self.servings.iter().filter(|serving| &*serving.provider == provider) {
+        let servings = providers
+            .iter()
+            .flat_map(|provider| self.servings.iter().filter(move |serving| &*serving.provider == *provider));
+        for serving in servings {
             let is_maker = facts.maker.as_ref().is_some_and(|maker| serving.makers.contains(maker));
             if is_maker || family.is_some_and(|family| self.is_among(family, &serving.families)) {
                 serving.facts.set(&mut facts);
@@ -71,12 +74,13 @@ impl Catalogue {
     }
 
     /// Returns the facts of models that a provider serves and that are not known.
-    pub fn unknown_facts(&self, provider: &str) -> ModelFacts {
-        self.unknown_at(provider).map(|family| family.facts.clone()).unwrap_or_default()
+    pub fn unknown_facts(&self, providers: &[&str]) -> ModelFacts {
+        self.unknown_at(providers).map(|family| family.facts.clone()).unwrap_or_default()
     }
 
-    fn unknown_at(&self, provider: &str) -> Option<&Family> {
-        self.family(self.provider(provider)?.family.as_deref()?)
+    fn unknown_at(&self, providers: &[&str]) -> Option<&Family> {
+        let family = |id: &&str| self.family(self.provider(id)?.family.as_deref()?);
+        providers.iter().rev().find_map(family)
     }
 
     /// Returns whether a family is one of these, or inherits from one.

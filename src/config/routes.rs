@@ -41,7 +41,7 @@ const MAIN_ONLY: [&str; 5] = ["prices", "claude_alias", "breaker", "retry", "tok
 /// Reads the files of routes: the main file with the settings, and further files with providers and models.
 pub(super) fn read_files(
     files: &[SourceText<'_>],
-    catalogue: &Catalogue,
+    catalogue: &Arc<Catalogue>,
     vault: &dyn Vault,
     beside: ReadFile<'_>,
 ) -> Result<Routed, Report> {
@@ -75,6 +75,14 @@ pub(super) fn read_files(
     routed.ok_or_else(|| Report::of_file(main, "is not valid"))
 }
 
+/// What a provider's table is read with.
+#[derive(Clone, Copy)]
+struct Surroundings<'s> {
+    folder: &'s Path,
+    vault: &'s dyn Vault,
+    catalogue: &'s Arc<Catalogue>,
+}
+
 /// Providers of all files.
 #[derive(Default)]
 struct KnownProviders {
@@ -86,7 +94,7 @@ struct KnownProviders {
 }
 
 impl KnownProviders {
-    fn read(&mut self, root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) {
+    fn read(&mut self, root: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault, catalogue: &Arc<Catalogue>) {
         root.tables("provider", |table| {
             if vault.is_over() {
                 return;
@@ -100,7 +108,8 @@ impl KnownProviders {
                 }
                 Some(text)
             });
-            let provider = read_provider(table, name.clone().unwrap_or_default(), folder, vault);
+            let at = Surroundings { folder, vault, catalogue };
+            let provider = read_provider(table, name.clone().unwrap_or_default(), &at);
             if let Some(name) = name.filter(|name| !name.is_empty() && !self.by_name.contains_key(name)) {
                 // The name is known even if the provider has faults, so that models do not report it as unknown.
                 let provider = provider.map(Arc::new);
@@ -116,7 +125,7 @@ impl KnownProviders {
 fn read_tables(
     roots: &[ConfigTable<'_>],
     folders: &[PathBuf],
-    catalogue: &Catalogue,
+    catalogue: &Arc<Catalogue>,
     (vault, beside): (&dyn Vault, ReadFile<'_>),
     price_faults: &mut Report,
 ) -> Option<Routed> {
@@ -142,7 +151,7 @@ fn read_tables(
     let prices = prices.unwrap_or_default();
     let alias = root.get("claude_alias").and_then(|value| value.parsed(alias_prefix));
     let mut known = KnownProviders::default();
-    roots.iter().zip(folders).for_each(|(root, folder)| known.read(root, folder, vault));
+    roots.iter().zip(folders).for_each(|(root, folder)| known.read(root, folder, vault, catalogue));
     let breaker = routing::read_breaker(root);
     let mut resumes = None;
     let retry = root.table("retry", |table| {
@@ -209,12 +218,8 @@ fn read_websocket(value: &Value<'_>, kind: ProviderKind, apis: &[Api], http: Htt
 }
 
 #[expect(clippy::too_many_lines, reason = "one line for each setting")]
-fn read_provider(
-    table: &ConfigTable<'_>,
-    name: String,
-    folder: &Path,
-    vault: &dyn Vault,
-) -> Option<Provider> {
+fn read_provider(table: &ConfigTable<'_>, name: String, at: &Surroundings<'_>) -> Option<Provider> {
+    let Surroundings { folder, vault, catalogue } = *at;
     let kind = table.require("kind", "kind = \"openai\"").and_then(|value| {
         value.parsed(|text| {
             ProviderKind::from_name(text).ok_or_else(|| {
@@ -324,6 +329,7 @@ fn read_provider(
     provider.roots = roots;
     provider.client_identity = identity;
     provider.headers = headers;
+    provider.catalogue = catalogue.clone();
     cloud.apply(&mut provider);
     provider.ask_usage = ask_usage.unwrap_or_else(|| provider.takes_stream_options());
     provider.think_tags = think_tags.unwrap_or(false);

@@ -41,6 +41,8 @@ pub struct EmbedRequest {
     pub model: EscapedString,
     /// The model's name at the provider.
     pub upstream: Box<str>,
+    /// Tokenizer of the model, for providers that report no usage.
+    pub tokenizer: TokenizerFamily,
     /// Capability profile of the model.
     pub dialect: EmbedDialect,
 }
@@ -155,7 +157,7 @@ impl EmbedJob {
                 }
             }
         }
-        let family = TokenizerFamily::of(&self.request.upstream);
+        let family = self.request.tokenizer;
         given + tokens::count_texts(family, texts.iter().map(String::as_str))
     }
 }

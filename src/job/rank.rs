@@ -20,6 +20,8 @@ pub struct RankRequest {
     pub model: EscapedString,
     /// The model's name at the provider.
     pub upstream: Box<str>,
+    /// Tokenizer of the model, for providers that report no usage.
+    pub tokenizer: TokenizerFamily,
     /// Capability profile of the model.
     pub dialect: RankDialect,
 }
@@ -57,7 +59,7 @@ impl RankJob {
 
     /// Counts the tokens that a model reads: the query once per document, and the documents.
     fn count_tokens(&self, rank: &Rank<'_>) -> u64 {
-        let family = TokenizerFamily::of(&self.request.upstream);
+        let family = self.request.tokenizer;
         let query = tokens::count_text(family, &rank.query.decode());
         let texts: Vec<_> = rank.documents.iter().map(|text| text.decode()).collect();
         let documents = tokens::count_texts(family, texts.iter().map(|text| &**text));

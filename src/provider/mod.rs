@@ -27,6 +27,7 @@ mod refusals;
 mod region;
 mod videos;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
@@ -43,6 +44,7 @@ pub use metadata_address::is_metadata_address;
 pub use preset::Preset;
 pub use videos::VideoStep;
 
+use crate::catalogue::Catalogue;
 use crate::wire::path::{Action, push_path_label, push_path_segment};
 use crate::wire::{Api, Format};
 
@@ -156,6 +158,8 @@ pub struct Provider {
     pub states_tier: bool,
     /// Guardrail that Bedrock applies to all requests; `None` for none but those that clients request.
     pub guardrail: Option<Box<guardrail::Guardrail>>,
+    /// Catalogue in which its models are looked up: the one of the configuration, with the operator's file.
+    pub catalogue: Arc<Catalogue>,
 }
 
 #[derive(Clone)]
@@ -219,6 +223,7 @@ impl Provider {
             websocket: false,
             states_tier: true,
             guardrail: None,
+            catalogue: Catalogue::embedded().clone(),
             standard_errors: true,
         }
     }

@@ -1,6 +1,8 @@
 //! Capability profile from what the catalogue knows of a model. Only here facts become a [`Dialect`]; what belongs to the
 //! provider (members, names, extensions) stands in the presets.
 
+use smallvec::SmallVec;
+
 use super::{Preset, Provider, ProviderKind};
 use crate::canonical::dialect::{ReasoningOff, ReasoningSupport, SamplingSupport, Structured};
 use crate::canonical::{BreakpointSupport, Dialect, Effort, EffortSet, MemberSet};
@@ -32,8 +34,17 @@ impl Provider {
 
     /// Looks a model up. This is done when a configuration is loaded, and not for a request.
     pub(super) fn known(&self, model: &str) -> KnownModel {
-        let (facts, how) = self.catalogue().facts_at(self.catalogue_id(), model);
+        let (facts, how) = self.catalogue.facts_at(&self.catalogue_rows(), model);
         KnownModel { facts, how }
+    }
+
+    /// Returns the ids of the rows that apply to the provider: that of its kind or preset, and one that the operator has added
+    /// under its name.
+    fn catalogue_rows(&self) -> SmallVec<[&str; 2]> {
+        let is_added = self.catalogue.provider(&self.name).is_some()
+            && Catalogue::embedded().provider(&self.name).is_none();
+        let own = is_added.then_some(&*self.name);
+        std::iter::once(self.catalogue_id()).chain(own).collect()
     }
 
     /// Returns what is known of the model if it is one of this maker, and otherwise what an unknown model of the provider is
@@ -42,13 +53,9 @@ impl Provider {
         if known.is_of(maker) {
             return known.clone();
         }
-        let mut facts = self.catalogue().unknown_facts(self.catalogue_id());
+        let mut facts = self.catalogue.unknown_facts(&self.catalogue_rows());
         facts.input.clone_from(&known.facts.input);
         KnownModel { facts, how: None }
-    }
-
-    fn catalogue(&self) -> &Catalogue {
-        Catalogue::embedded()
     }
 }
 

@@ -58,11 +58,7 @@ impl UpstreamRoute {
         // A path that contains an action depends on the request, so it cannot be prepared.
         let fixed = !target.provider.path_needs_action(api);
         let uri = if fixed { address(target, api, None) } else { None };
-        let known = [target.known_model(), &*model.id].map(TokenizerFamily::of);
-        let family = known
-            .into_iter()
-            .find(|family| *family != TokenizerFamily::Other)
-            .unwrap_or(TokenizerFamily::Other);
+        let family = first_tokenizer([target].into_iter(), model);
         let name = HeaderValue::try_from(format!("{}/{}", provider.name, target.model)).ok();
         let dialect = Dialect { model: "", issuer: "", ..target.dialect(api) };
         UpstreamRoute {
@@ -115,6 +111,22 @@ impl UpstreamRoute {
     pub(in crate::proxy) fn head(&self) -> HeaderMap {
         self.head.clone()
     }
+}
+
+/// Returns the tokenizer family of the first target whose model is known by its name at the provider. The client's name for the
+/// model comes last, because it may be arbitrary.
+pub(in crate::proxy) fn first_tokenizer<'t>(
+    targets: impl Iterator<Item = &'t Target>,
+    model: &'t Model,
+) -> TokenizerFamily {
+    let mut catalogue = None;
+    let known = targets.map(|target| {
+        catalogue = Some(&target.provider.catalogue);
+        TokenizerFamily::listed(&target.provider.catalogue, target.known_model())
+    });
+    let found = known.into_iter().find(|family| *family != TokenizerFamily::Other);
+    let own = || catalogue.map(|catalogue| TokenizerFamily::listed(catalogue, &model.id));
+    found.or_else(own).unwrap_or(TokenizerFamily::Other)
 }
 
 /// Returns the request URI of an API.

@@ -103,9 +103,14 @@ impl TokenizerFamily {
         }
     }
 
-    /// Returns the family of a model by its name at a provider: the catalogue knows its tokenizer.
+    /// Returns the family of a model by its name at a provider, as the embedded catalogue knows its tokenizer.
     pub fn of(model: &str) -> TokenizerFamily {
-        let facts = Catalogue::embedded().facts_of(model);
+        TokenizerFamily::listed(Catalogue::embedded(), model)
+    }
+
+    /// Returns the family of a model by its name at a provider: the catalogue knows its tokenizer.
+    pub fn listed(catalogue: &Catalogue, model: &str) -> TokenizerFamily {
+        let facts = catalogue.facts_of(model);
         let word = facts.and_then(|(facts, _)| facts.tokenizer.as_deref());
         let family = TokenizerFamily::ALL.into_iter().find(|family| Some(family.word()) == word);
         family.unwrap_or(TokenizerFamily::Other)

@@ -66,6 +66,7 @@ mod losses;
 mod memory;
 mod models;
 mod names;
+mod operator_catalogue;
 mod other_models;
 mod overflow;
 mod overload;

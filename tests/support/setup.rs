@@ -23,6 +23,8 @@ pub(crate) const CREDENTIAL: &str = "upstream-secret-of-the-gateway";
 /// Configuration of a gateway.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
+    /// Lines of gateway.toml before its first table.
+    pub(crate) top: String,
     /// Lines of `[server]`, in addition to the addresses.
     pub(crate) server: String,
     /// Lines of `[limits]`.
@@ -50,6 +52,7 @@ impl Setup {
         keys += &key("emil", EXPIRED_KEY, "expires = 2020-01-01T00:00:00Z");
         keys += &key("nora", NARROW_KEY, "models = [\"gpt\", \"fast-*\"]");
         Setup {
+            top: String::new(),
             server: "threads = 2\n".to_owned(),
             limits: String::new(),
             log: String::new(),
@@ -128,6 +131,12 @@ impl Setup {
         self
     }
 
+    /// Adds lines to gateway.toml, before its first table.
+    pub(crate) fn top(mut self, lines: &str) -> Setup {
+        let _ = writeln!(self.top, "{lines}");
+        self
+    }
+
     /// Adds lines to `[server]`.
     pub(crate) fn server(mut self, lines: &str) -> Setup {
         let _ = writeln!(self.server, "{lines}");
@@ -185,9 +194,9 @@ impl Setup {
         let is_laid_over = self.files.iter().any(|(name, _)| name == "over.toml");
         let catalogue = if is_laid_over { "catalogue = \"over.toml\"\n" } else { "" };
         let text = format!(
-            "{catalogue}[server]\nlisten = [\"{plain}\"]\nadmin = \"{admin}\"\n{}\n{tls}\n[limits]\n{}\n\
+            "{catalogue}{}[server]\nlisten = [\"{plain}\"]\nadmin = \"{admin}\"\n{}\n{tls}\n[limits]\n{}\n\
              [log]\naccess = \"access.log\"\n{}\n",
-            self.server, self.limits, self.log
+            self.top, self.server, self.limits, self.log
         );
         put("gateway.toml", &text);
         put("routes.toml", &self.routes);

@@ -54,9 +54,8 @@ impl Machine {
         let text =
             format!("[[provider]]\nname = \"p\"\nkind = \"{kind}\"\nbase_url = \"https://h/v1\"\n{lines}\n");
         let file = SourceText { path: Path::new("/conf/routes.toml"), text: &text };
-        let routed = read_files(&[file], &crate::catalogue::Catalogue::default(), self, &|_| {
-            Err(std::io::ErrorKind::NotFound.into())
-        })?;
+        let routed =
+            read_files(&[file], &Arc::default(), self, &|_| Err(std::io::ErrorKind::NotFound.into()))?;
         Ok(routed.routes.providers().first().cloned().unwrap())
     }
 

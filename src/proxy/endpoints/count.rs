@@ -25,7 +25,7 @@ impl Gateway {
         model: &Model,
         text: JsonText,
     ) -> Result<bool, ApiError> {
-        let family = family(model);
+        let family = ctx.active.tokenizer(model);
         if !tokens::is_ready(family) {
             // Loading a vocabulary takes longer than anything else here and would block the other requests of this
             // thread.
@@ -54,16 +54,6 @@ impl Gateway {
         let before = self.conversation(ctx, &id).await?.unwrap_or_default();
         Ok(Conversation::new(text, &before).ok().map(|all| all.request(text)))
     }
-}
-
-/// Returns the tokenizer family of a model, from the first target whose model name is known; the client's name for the
-/// model comes last, because it may be arbitrary.
-pub(in crate::proxy) fn family(model: &Model) -> TokenizerFamily {
-    let known = model.targets.iter().map(|target| TokenizerFamily::of(target.known_model()));
-    known
-        .chain([TokenizerFamily::of(&model.id)])
-        .find(|family| *family != TokenizerFamily::Other)
-        .unwrap_or(TokenizerFamily::Other)
 }
 
 fn count(format: Format, family: TokenizerFamily, text: &str) -> Result<Count, ApiError> {

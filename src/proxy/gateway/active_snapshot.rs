@@ -9,9 +9,10 @@ use crate::metrics::Metrics;
 use crate::proxy::credentials::CredentialHandle;
 use crate::proxy::credentials::registry::CredentialRegistry;
 use crate::proxy::driver::provider_addresses::ProviderAddresses;
-use crate::proxy::upstream_route::UpstreamRoute;
+use crate::proxy::upstream_route::{UpstreamRoute, first_tokenizer};
 use crate::route::Model;
 use crate::snapshot::Snapshot;
+use crate::tokens::TokenizerFamily;
 use crate::wire::Api;
 
 /// Labels of the endpoints with metric series of their own.
@@ -38,6 +39,8 @@ pub(in crate::proxy) struct ActiveSnapshot {
     provider_addresses: Vec<ProviderAddresses>,
     /// Upstream routes by model, target and endpoint, in this order. Each is made at its first use.
     upstream_routes: Vec<Box<[OnceLock<Arc<UpstreamRoute>>]>>,
+    /// Tokenizers of models, for counts without a provider. Each is looked up at its first use.
+    tokenizers: Box<[OnceLock<TokenizerFamily>]>,
 }
 
 impl ActiveSnapshot {
@@ -71,7 +74,14 @@ impl ActiveSnapshot {
             .iter()
             .map(|model| (0..model.targets.len() * ENDPOINTS.len()).map(|_| OnceLock::new()).collect())
             .collect();
-        ActiveSnapshot { snapshot, billing, provider_addresses: links, upstream_routes: lanes }
+        let tokenizers = snapshot.routes.models().iter().map(|_| OnceLock::new()).collect();
+        ActiveSnapshot { snapshot, billing, provider_addresses: links, upstream_routes: lanes, tokenizers }
+    }
+
+    /// Returns the tokenizer family of a model: that of its first target that is known.
+    pub(in crate::proxy) fn tokenizer(&self, model: &Model) -> TokenizerFamily {
+        let look = || first_tokenizer(model.targets.iter(), model);
+        self.tokenizers.get(model.index).map_or_else(look, |known| *known.get_or_init(look))
     }
 
     /// Takes over the resolved addresses of providers that the previous snapshot had too.

@@ -9,7 +9,7 @@ use crate::admin::{ExplainRequest, ExplainedTarget, Explanation};
 use crate::canonical::{Dialect, RequestFeatures, Thinking, Usage};
 use crate::json::{EscapedString, JsonText};
 use crate::proxy::Gateway;
-use crate::route::{Model, Target, upstream_api};
+use crate::route::{Target, upstream_api};
 use crate::tokens::{TokenizerFamily, count_request};
 use crate::translate::{StoreOptions, TranslateRequest, decode_request, outgoing_stored};
 use crate::wire::codec::Loss;
@@ -28,7 +28,7 @@ impl Gateway {
         let named = live.snapshot.routes.resolve(request.model)?;
         let is_meant = |target: &&Target| named.provider.is_none_or(|name| *target.provider.name == *name);
         let targets = named.model.targets.iter().filter(is_meant).take(TARGETS);
-        let input_tokens = count(named.model, request);
+        let input_tokens = count(live.tokenizer(named.model), request);
         let usage = Usage { input: input_tokens, ..Usage::default() };
         let now = Terms { at: crate::account::price::now(), ..Terms::default() };
         let is_charged = !named.model.price.is_empty() && input_tokens.is_some();
@@ -41,10 +41,9 @@ impl Gateway {
     }
 }
 
-fn count(model: &Model, request: &ExplainRequest<'_>) -> Option<u64> {
-    let family = model.targets.first().map_or(&*model.id, |target| target.known_model());
+fn count(tokenizer: TokenizerFamily, request: &ExplainRequest<'_>) -> Option<u64> {
     let decoded = decode_request(request.format, request.body).ok()?;
-    Some(count_request(TokenizerFamily::of(family), &decoded))
+    Some(count_request(tokenizer, &decoded))
 }
 
 fn explain_target(target: &Target, request: &ExplainRequest<'_>, thinking: Thinking) -> ExplainedTarget {

@@ -233,6 +233,7 @@ impl Selection {
             named: name.to_owned(),
             model: self.reply_name().clone(),
             upstream: target.model.clone(),
+            tokenizer: self.upstream_route.family,
             dialect: target.provider.embedding(self.upstream, target.known_model()),
         };
         match embed::route_embeddings(asked)? {
@@ -252,6 +253,7 @@ impl Selection {
             body: body.into_contiguous(),
             model: self.reply_name().clone(),
             upstream: target.model.clone(),
+            tokenizer: self.upstream_route.family,
             dialect: target.provider.ranking(target.known_model()),
         };
         Ok(Attempt { job: Some(Box::new(rank::RankJob::new(asked)?)), ..self.into_attempt() })
