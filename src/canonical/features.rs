@@ -62,6 +62,17 @@ impl RequestFeatures {
     /// A signature without an envelope.
     pub const SIGNED: RequestFeatures = RequestFeatures(1 << 27);
 
+    /// An output limit beyond that of the model.
+    pub const OUTPUT_LIMIT: RequestFeatures = RequestFeatures(1 << 23);
+
+    /// Reasoning without a signature, in a format in which other models have no signatures.
+    pub const BARE_REASONING: RequestFeatures = RequestFeatures(1 << 24);
+    /// A mark of the end of a prefix that is to be cached.
+    pub const CACHE_MARK: RequestFeatures = RequestFeatures(1 << 25);
+
+    /// A reasoning budget in the middle of a turn that another model has begun: its calls have no reasoning before them.
+    pub const BARE_CALL: RequestFeatures = RequestFeatures(1 << 26);
+
     /// What clients choose for the model that they name: settings, and places of instructions. The rest is what another
     /// model has left in the conversation, or what no provider accepts.
     pub const CHOICES: RequestFeatures = RequestFeatures::LATER_SYSTEM
@@ -79,6 +90,8 @@ impl RequestFeatures {
         .with(RequestFeatures::SAMPLING_ALONE)
         .with(RequestFeatures::SAMPLING_BESIDE_EFFORT)
         .with(RequestFeatures::NO_EFFORT)
+        .with(RequestFeatures::OUTPUT_LIMIT)
+        .with(RequestFeatures::CACHE_MARK)
         .with(RequestFeatures::EFFORTS)
         .with(RequestFeatures::OFF_BESIDE_EFFORTS);
 

@@ -49,6 +49,8 @@ pub struct Quirks {
     pub prefill_members: &'static [(&'static str, &'static str)],
     /// Whether the response repeats the prefill.
     pub repeats_prefill: bool,
+    /// Whether a conversation that ends with a turn of the model is refused unless the turn is marked as a prefill.
+    pub needs_prefill_mark: bool,
 }
 
 /// Supported tool choices of a provider.
@@ -107,6 +109,7 @@ impl Quirks {
         quiet_whole: false,
         prefill_members: &[],
         repeats_prefill: false,
+        needs_prefill_mark: false,
     };
 
     /// Returns true if the provider refuses or ignores an element.

@@ -201,6 +201,8 @@ facts! {
     default: DefaultEffort,
     /// Range of the reasoning budget.
     budget: BudgetRange,
+    /// Whether a budget is accepted although reasoning is by effort, at Google.
+    takes_budget: bool,
     /// How reasoning is switched off.
     off: ReasoningOff,
     /// Highest effort beside which reasoning can be switched off. `None` if the effort does not matter.

@@ -142,11 +142,14 @@ pub(super) fn ranking(known: &KnownModel) -> RankDialect {
 
 /// Returns the profile of a model. Its form of requests is a fact of the catalogue.
 pub(super) fn dialect<'d>(base: Dialect<'d>, model: &str, known: &KnownModel) -> Dialect<'d> {
+    let forced = known.facts.forced.unwrap_or(true);
     // No model fetches media, and instructions come before the conversation.
     let base = Dialect {
         media_urls: false,
         system_in_middle: false,
-        structured: Structured::Tool,
+        structured: if forced { Structured::Tool } else { Structured::Hint },
+        forced_tools: forced,
+        max_call_id: Some(64),
         breakpoints: client_breakpoints(model, known),
         quirks: const { &USUAL },
         ..base

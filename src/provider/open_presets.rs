@@ -6,6 +6,9 @@ use crate::canonical::quirks::{Quirks, ToolChoiceSupport};
 use crate::canonical::{Dialect, Effort};
 use crate::wire::Api;
 
+/// Maker of the models that Volcengine Ark serves under its own rules.
+const BYTEDANCE: &str = "bytedance";
+
 /// Source: OpenRouter, "Parameters", "Reasoning tokens", "Prompt caching".
 pub(super) fn openrouter<'d>(base: Dialect<'d>, known: &KnownModel) -> Dialect<'d> {
     const HABITS: Quirks = Quirks { renames: &[("reasoning_content", "reasoning")], ..USUAL };
@@ -78,16 +81,17 @@ pub(super) fn fireworks(base: Dialect<'_>) -> Dialect<'_> {
 }
 
 /// Source: Volcengine Ark, "Chat API", "Deep thinking".
-pub(super) fn ark(base: Dialect<'_>) -> Dialect<'_> {
+pub(super) fn ark<'d>(base: Dialect<'d>, known: &KnownModel, api: Api) -> Dialect<'d> {
     const HABITS: Quirks =
         Quirks { lacks: &[OPENAI_ONLY, CACHE_KEY, &["seed", "tool_strict", "user", "web_search"]], ..USUAL };
-    Dialect {
+    let dialect = Dialect {
         reasoning: effort(Effort::Minimal, Effort::High, true),
         reasoning_replay: true,
         extensions: &["thinking", "video_url"],
         quirks: const { &HABITS },
         ..base
-    }
+    };
+    if known.is_of(BYTEDANCE) { known.reason(dialect, api) } else { dialect }
 }
 
 /// Source: vLLM, "OpenAI-compatible server", "Reasoning outputs".

@@ -63,7 +63,7 @@ pub(super) fn dialect<'d>(
         Preset::OpenRouter => open_presets::openrouter(base, known),
         Preset::Together => open_presets::together(base, known, api),
         Preset::Fireworks => open_presets::fireworks(base),
-        Preset::Ark => open_presets::ark(base),
+        Preset::Ark => open_presets::ark(base, known, api),
         Preset::Vllm => open_presets::vllm(base),
         Preset::Ollama => open_presets::ollama(base),
         Preset::OpenAi | Preset::Azure | Preset::Anthropic | Preset::Gemini | Preset::Compatible => Dialect {
@@ -271,6 +271,8 @@ fn mistral(own: Dialect<'_>) -> Dialect<'_> {
         // "Unexpected role 'user' after role 'tool'", code 3230.
         bridges_results: true,
         repeats_prefill: true,
+        // "Expected last role User or Tool (or Assistant with prefix True)", code 3230.
+        needs_prefill_mark: true,
         ..USUAL
     };
     Dialect {

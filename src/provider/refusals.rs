@@ -8,6 +8,7 @@ use super::profile::KnownModel;
 use super::{Preset, Provider};
 use crate::canonical::dialect::{ReasoningOff, ReasoningSupport, SamplingSupport};
 use crate::canonical::{Dialect, Effort, RequestFeatures as Features};
+use crate::catalogue::How;
 use crate::wire::Api;
 
 /// Claude, wherever it is served: 400 "Invalid `signature` in `thinking` block", "String should match pattern
@@ -34,20 +35,45 @@ pub(super) fn refused(provider: &Provider, api: Api, dialect: &Dialect<'_>, know
         Api::Messages if known.is_of(ANTHROPIC) => CLAUDE.with(of_claude(dialect)),
         // The schemas of tools are checked by Claude's API behind it.
         Api::Converse => CONVERSE
+            .with(of_converse(dialect, known))
             .with(Features::SIGNED.when(!dialect.signs))
             .with(Features::ROOT_UNION.when(known.is_of(ANTHROPIC))),
         Api::Chat if is_openai => OPENAI_CHAT.with(of_openai(dialect)),
         Api::Responses if is_openai => OPENAI.with(Features::OVERLONG_ID).with(of_openai(dialect)),
-        Api::Generate => of_gemini(dialect),
+        Api::Generate => of_gemini(dialect, known),
+        // 422 "extra_forbidden" (Mistral API), 400 "property ... is unsupported" (Groq API), "Extra inputs are not permitted"
+        // (Fireworks API), November 2026.
+        Api::Chat if matches!(provider.preset, Preset::Mistral | Preset::Groq | Preset::Fireworks) => {
+            Features::ADDED_MEMBER
+        }
         Api::Chat | Api::Messages | Api::Responses => Features::NONE,
         _ => return Features::NONE,
     };
     let efforts = match api {
         Api::Messages | Api::Generate => of_efforts(dialect),
-        Api::Chat | Api::Responses if is_openai => of_efforts(dialect),
+        Api::Chat | Api::Responses if is_openai => of_efforts(dialect).with(of_fixed(dialect, known)),
         _ => Features::NONE,
     };
-    Features::ENVELOPE.with(of_api).with(efforts).with(Features::IMAGE.when(!dialect.image_input))
+    Features::ENVELOPE
+        .with(of_api)
+        .with(efforts)
+        .with(Features::IMAGE.when(!dialect.image_input))
+        .with(Features::OUTPUT_LIMIT.when(dialect.most_output.is_some()))
+}
+
+fn of_converse(dialect: &Dialect<'_>, known: &KnownModel) -> Features {
+    Features::FORCED_TOOL
+        .when(!dialect.forced_tools)
+        .with(Features::PREFILL.when(!dialect.prefill))
+        .with(Features::SAMPLING.when(dialect.sampling == SamplingSupport::None))
+        .with(Features::CACHE_MARK.when(dialect.breakpoints.is_none()))
+        .with(Features::BARE_REASONING.when(known.is_of(ANTHROPIC)))
+}
+
+/// A model of OpenAI that does not reason refuses the member: "Unsupported parameter" (OpenAI API, November 2026).
+fn of_fixed(dialect: &Dialect<'_>, known: &KnownModel) -> Features {
+    let is_fixed = dialect.reasoning == ReasoningSupport::Fixed && known.how == Some(How::Listed);
+    Features::EFFORTS.with(Features::NO_EFFORT).when(is_fixed)
 }
 
 fn of_claude(dialect: &Dialect<'_>) -> Features {
@@ -80,6 +106,7 @@ fn of_claude(dialect: &Dialect<'_>) -> Features {
         (false, _) => Features::LATER_SYSTEM,
     };
     reasoning
+        .with(Features::BARE_CALL)
         .with(sampling)
         .with(system)
         .with(Features::EFFORT.when(!dialect.effort_beside_budget))
@@ -112,10 +139,14 @@ fn of_efforts(dialect: &Dialect<'_>) -> Features {
     refused.when(dialect.knows_efforts && !efforts.is_empty())
 }
 
-/// Generation 2.5 has budgets only (Gemini API, "Thinking", November 2026); later models take both.
-fn of_gemini(dialect: &Dialect<'_>) -> Features {
+/// Generation 2.5 has budgets only (Gemini API, "Thinking", November 2026); later models take both, but those of generation 4.
+/// Models that do not reason refuse the settings. Models that sign calls refuse one without a signature.
+fn of_gemini(dialect: &Dialect<'_>, known: &KnownModel) -> Features {
+    let is_fixed = dialect.reasoning == ReasoningSupport::Fixed && known.how == Some(How::Listed);
     Features::EFFORT
-        .when(matches!(dialect.reasoning, ReasoningSupport::Budget { .. }))
+        .when(is_fixed || matches!(dialect.reasoning, ReasoningSupport::Budget { .. }))
+        .with(Features::BUDGET.when(is_fixed || known.facts.takes_budget == Some(false)))
+        .with(Features::UNSIGNED.when(dialect.signed_calls))
         .with(Features::SAMPLING.when(dialect.sampling == SamplingSupport::None))
         .with(Features::PREFILL.when(!dialect.prefill))
 }

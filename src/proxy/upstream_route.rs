@@ -90,6 +90,11 @@ impl UpstreamRoute {
         self.dialect.refuses
     }
 
+    /// Returns the highest output limit that the target takes; `None` if it is not known.
+    pub(in crate::proxy) fn most_output(&self, stream: bool) -> Option<u64> {
+        self.dialect.highest_limit(stream)
+    }
+
     /// Returns the features that the provider has refused in a request, and taken without.
     pub(in crate::proxy) fn refused(&self) -> RequestFeatures {
         RequestFeatures::from_bits(self.refused.load(Ordering::Relaxed))

@@ -58,6 +58,7 @@ mod anthropic;
 mod bedrock;
 mod body;
 mod clock;
+mod compatible;
 mod conversation;
 mod directive;
 mod embedding;
@@ -67,8 +68,10 @@ mod http;
 mod ids;
 mod image;
 mod model_rules;
+mod open_rules;
 mod openai;
 mod prefix_cache;
+mod refusal;
 mod scenario;
 mod schema;
 mod script;
@@ -88,6 +91,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use refusal::{CheckedRequest, ConversationApi, refusal};
 pub use scenario::PrescribedResponse;
 
 /// Provider whose API a simulator implements.

@@ -4,7 +4,6 @@
 
 use bumpalo::Bump;
 
-use crate::canonical::dialect::ReasoningParameter;
 use crate::canonical::quirks::ToolChoiceSupport;
 use crate::canonical::{Block, Dialect, Index, IndexKey, MemberSet, Quirks, Request, Thinking, ToolChoice};
 use crate::json::{JsonStr, RawJson};
@@ -124,8 +123,7 @@ fn choose<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut Loss
     if is_forced && is_default && dialect.forced_tools && !choices.while_reasoning && choices.any.is_some() {
         request.thinking = Thinking::Off;
     }
-    let told = dialect.reasoning.reasoning_parameter(request.thinking);
-    let reasons = !matches!(told, ReasoningParameter::Omitted | ReasoningParameter::Off);
+    let reasons = dialect.reasons(request.thinking);
     // Some providers refuse a forced tool call while the model reasons.
     let forced = dialect.forced_tools && (!reasons || choices.while_reasoning);
     let tools = &mut request.tools;
@@ -142,7 +140,7 @@ fn choose<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>, notes: &mut Loss
             tools.retain(|tool| tool.name == name);
             Some(ToolChoice::Required)
         }
-        Some(ToolChoice::Allowed { names, required }) if !choices.some => {
+        Some(ToolChoice::Allowed { names, required }) if !choices.some || required && !forced => {
             let names: Index = names.iter().map(|name| IndexKey::of(*name)).collect();
             tools.retain(|tool| names.has(IndexKey::of(tool.name)));
             Some(if required { ToolChoice::Required } else { ToolChoice::Auto })

@@ -318,7 +318,7 @@ fn run<E: From<EncodeError>>(
 /// Takes out the members that only the chat format has and that the target does not refuse.
 fn own_members<'a>(request: &mut Request<'a>, dialect: &Dialect<'_>) -> Vec<Extra<'a>> {
     let refuses_added = dialect.refuses.intersects(RequestFeatures::ADDED_MEMBER);
-    let is_own = |extra: &Extra<'_>| !(refuses_added && chat::request::is_of_parameters(extra.name));
+    let is_own = |extra: &Extra<'_>| !(refuses_added && chat::request::is_added(extra.name));
     let (own, rest) = std::mem::take(&mut request.extra).into_iter().partition(is_own);
     request.extra = rest;
     own

@@ -73,6 +73,19 @@ impl Body {
     /// limit beyond its model's. Spaces fill up the place of the longer number, so that nothing else moves. Limits that
     /// are not whole numbers stay. A thinking budget of the messages API is lowered with the limit that it is a part of.
     pub fn clamp_output(&mut self, most: u64) {
+        let edits = self.limit_edits(most);
+        if !edits.is_empty() {
+            self.text.overwrite(&edits);
+        }
+    }
+
+    /// Returns whether the client sets an output limit beyond `most` tokens.
+    pub fn is_over_limit(&self, most: u64) -> bool {
+        !self.limit_edits(most).is_empty()
+    }
+
+    /// Returns the edits of [`Body::clamp_output`], in ascending order.
+    pub(super) fn limit_edits(&self, most: u64) -> SmallVec<[Edit; 2]> {
         let Fields { caps, loose, .. } = *self.fields;
         let mut edits: SmallVec<[Edit; 2]> = SmallVec::new();
         let mut limit = None;
@@ -106,15 +119,13 @@ impl Body {
             }
         }
         edits.extend(limit.and_then(|limit| self.lower_budget(limit, most)));
-        if !edits.is_empty() {
-            edits.sort_by_key(|edit| edit.range.start);
-            self.text.overwrite(&edits);
-        }
+        edits.sort_by_key(|edit| edit.range.start);
+        edits
     }
 
     /// Returns the edit that fits the thinking budget of a messages request into an output limit that is lowered from
     /// `limit` to `most` tokens: Anthropic refuses a budget that is not below it. `None` if there is nothing to lower.
-    fn lower_budget(&mut self, limit: u64, most: u64) -> Option<Edit> {
+    fn lower_budget(&self, limit: u64, most: u64) -> Option<Edit> {
         let thinking = self.members.find(messages::THINKING).filter(|_| self.api == Api::Messages)?;
         let start = thinking.value.start;
         let text = self.text.view(thinking.value.clone());

@@ -7,13 +7,21 @@ use crate::json::WantedMembers;
 
 static CONVERSE_SOUGHT: WantedMembers = WantedMembers::new(
     &["modelId", "stream", "toolConfig", "messages", "inferenceConfig", "system", "serviceTier"],
-    &[name("oneOf", 7, 7), name("anyOf", 7, 7), name("allOf", 7, 7), name("image", 5, 8)],
+    &[
+        name("oneOf", 7, 7),
+        name("anyOf", 7, 7),
+        name("allOf", 7, 7),
+        name("image", 5, 8),
+        name("cachePoint", 3, 9),
+        name("reasoningText", 6, 6),
+    ],
 )
 .with_values(&[
     value("signature", 7, look_at_seal),
     value("redactedContent", 6, look_at_seal),
     value("toolUseId", 6, look_at_id),
-]);
+])
+.with_tails();
 pub(super) static CONVERSE: Fields = Fields {
     sought: &CONVERSE_SOUGHT,
     rules: &[
@@ -37,4 +45,8 @@ pub(super) mod converse {
     pub(in crate::wire) const UNION: u32 = 0b111;
     /// An image in a message or in the result of a call.
     pub(in crate::wire) const IMAGE: u32 = 0b1000;
+    /// A cache mark.
+    pub(in crate::wire) const CACHE_POINT: u32 = 1 << 4;
+    /// Reasoning with its text.
+    pub(in crate::wire) const REASONING_TEXT: u32 = 1 << 5;
 }

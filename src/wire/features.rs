@@ -32,7 +32,8 @@ pub(super) const PROVENANCE: Features = Features::ENVELOPE
     .with(Features::ODD_ID)
     .with(Features::STRANGE_ID)
     .with(Features::LONG_ID)
-    .with(Features::OVERLONG_ID);
+    .with(Features::OVERLONG_ID)
+    .with(Features::BARE_REASONING);
 
 /// Beginning of an envelope, as it is and in base64.
 const BEGINNINGS: [&[u8]; 2] = [b"gw1.", b"Z3cx"];
@@ -112,7 +113,7 @@ impl Body {
             .with(Features::LONG_ID.when(is_long))
             .with(Features::OVERLONG_ID.when(has(bits::OVERLONG)));
         let (image, union) = match self.api {
-            Api::Chat => (0, chat::UNION),
+            Api::Chat => (chat::IMAGE, chat::UNION),
             Api::Messages => (messages::IMAGE, messages::UNION),
             Api::Responses => (responses::IMAGE, responses::UNION),
             Api::Converse => (converse::IMAGE, converse::UNION),
@@ -129,9 +130,18 @@ impl Body {
             Api::Messages => found.with(self.messages_features(asked)),
             Api::Responses => found.with(self.sampling([responses::TEMPERATURE, responses::TOP_P])),
             Api::Generate => found.with(self.generate_features(asked)),
+            Api::Converse => found.with(self.converse_features(asked)),
             _ => found,
         };
         found.with(self.effort_features(asked, found))
+    }
+
+    /// Returns which of these features, that a target refuses, the request has. `most` is the highest output limit of the target, if
+    /// it is known.
+    pub fn held(&self, refuses: Features, most: Option<u64>) -> Features {
+        let is_over =
+            refuses.intersects(Features::OUTPUT_LIMIT) && most.is_some_and(|most| self.is_over_limit(most));
+        self.features(refuses).with(Features::OUTPUT_LIMIT.when(is_over)).common(refuses)
     }
 
     /// Returns whether edits settle these features, which the target refuses. If not, the body is encoded again: where the
@@ -141,7 +151,8 @@ impl Body {
             return true;
         }
         let settings = own_settings::EDITED;
-        let elements = PROVENANCE.with(Features::IMAGE).with(Features::ROOT_UNION);
+        let elements =
+            PROVENANCE.with(Features::IMAGE).with(Features::ROOT_UNION).with(Features::OUTPUT_LIMIT);
         let edited = match self.api {
             Api::Messages => {
                 // Without the reasoning before a call, the budget must go as well.
@@ -151,9 +162,9 @@ impl Body {
                 if has_budget && is_signed { Features::NONE } else { elements.with(efforts) }
             }
             Api::Responses => elements.with(settings),
-            Api::Generate => PROVENANCE.with(settings),
+            Api::Generate => PROVENANCE.with(settings).with(Features::OUTPUT_LIMIT),
             Api::Converse => elements,
-            Api::Chat => settings,
+            Api::Chat => settings.with(Features::IMAGE).with(Features::OUTPUT_LIMIT),
             _ => Features::NONE,
         };
         held.without(edited) == Features::NONE
@@ -263,10 +274,26 @@ impl Body {
                 found = found.with(Features::FORCED_TOOL).with(beside);
             }
         });
+        if asked.intersects(Features::BARE_CALL) && found.intersects(Features::BUDGET) {
+            found = found.with(Features::BARE_CALL.when(self.ends_with_bare_call()));
+        }
         // Beside a budget the two are respelled in place.
         let edited = Features::BOTH_SAMPLING.when(found.intersects(Features::BUDGET));
         let is_prefilled = asked.intersects(Features::PREFILL) && self.ends_with_model();
         found.without(edited).with(Features::PREFILL.when(is_prefilled))
+    }
+
+    /// Returns whether the conversation ends with results of calls that have no reasoning before them.
+    fn ends_with_bare_call(&self) -> bool {
+        let Some(tail) = self.member(CONTENT).and_then(|list| self.tail(list)) else { return false };
+        let mut last = tail.last();
+        let mut next = || Some(self.text.view(last.next()?.range.clone()));
+        let (Some(results), Some(calls)) = (next(), next()) else { return false };
+        let has = |text: &str, word: &str| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some();
+        has(&results, "\"tool_result\"")
+            && has(&calls, "\"tool_use\"")
+            && !has(&calls, "\"thinking\"")
+            && !has(&calls, "\"redacted_thinking\"")
     }
 
     /// Returns whether instructions in the conversation do not follow a turn of the user, or do not precede one of the
@@ -310,9 +337,80 @@ impl Body {
         is_model
     }
 
+    fn converse_features(&self, asked: Features) -> Features {
+        let words = |mask: u32| self.words_found & mask != 0;
+        let is_prefilled = asked.intersects(Features::PREFILL) && self.ends_with_model();
+        let is_bare = asked.intersects(Features::BARE_REASONING)
+            && words(converse::REASONING_TEXT)
+            && self.occurrences("\"reasoningText\"") > self.occurrences("\"signature\"");
+        let mut found = Features::PREFILL
+            .when(is_prefilled)
+            .with(Features::BARE_REASONING.when(is_bare))
+            .with(Features::CACHE_MARK.when(words(converse::CACHE_POINT)));
+        if asked.intersects(Features::FORCED_TOOL) {
+            self.each_member(converse::TOOL_CONFIG, |key, value| {
+                let is_forced = key == "toolChoice" && !value.text().contains("\"auto\"");
+                found = found.with(Features::FORCED_TOOL.when(is_forced));
+            });
+        }
+        if asked.intersects(Features::SAMPLING) {
+            self.each_member(converse::INFERENCE_CONFIG, |key, value| {
+                let is_set = matches!(key, "temperature" | "topP") && value.text().parse() != Ok(1.0);
+                found = found.with(Features::SAMPLING.when(is_set));
+            });
+        }
+        found
+    }
+
+    /// Returns how often a text occurs in the conversation.
+    fn occurrences(&self, text: &str) -> usize {
+        let Some(content) = self.member(CONTENT) else { return 0 };
+        let content = self.text.view(content.value.clone());
+        memchr::memmem::find_iter(content.as_bytes(), text).count()
+    }
+
+    /// Returns whether a call of the model has no signature, where the first one of each content must have one.
+    fn has_unsigned_call(&self) -> bool {
+        let named = |names: [&str; 2]| names.into_iter().map(|name| self.occurrences(name)).sum::<usize>();
+        if named(["\"functionCall\"", "\"function_call\""])
+            <= named(["\"thoughtSignature\"", "\"thought_signature\""])
+        {
+            return false;
+        }
+        let Some(content) = self.member(CONTENT) else { return false };
+        let text = self.text.view(content.value.clone());
+        let mut is_unsigned = false;
+        let _ = watch::elements(&mut Cursor::new(&text), |content| {
+            let mut is_first = true;
+            watch::members(content, |key, json| {
+                if !key.is("parts") || json.kind()? != ValueKind::Array {
+                    return json.skip();
+                }
+                let _ = watch::elements(json, |part| {
+                    let (mut is_call, mut is_signed) = (false, false);
+                    watch::members(part, |key, json| {
+                        match key.escaped() {
+                            "functionCall" | "function_call" => is_call = true,
+                            "thoughtSignature" | "thought_signature" => is_signed = true,
+                            _ => {}
+                        }
+                        json.skip()
+                    })?;
+                    is_unsigned |= is_call && std::mem::take(&mut is_first) && !is_signed;
+                    Ok(())
+                })?;
+                Ok(())
+            })
+        });
+        is_unsigned
+    }
+
     fn generate_features(&self, asked: Features) -> Features {
         let mut found =
             Features::PREFILL.when(asked.intersects(Features::PREFILL) && self.ends_with_content_of_model());
+        if asked.intersects(Features::UNSIGNED) && self.words_found & generate::CALL != 0 {
+            found = found.with(Features::UNSIGNED.when(self.has_unsigned_call()));
+        }
         if asked.intersects(Features::SAMPLING) {
             found = found.with(self.generation_sampling());
         }

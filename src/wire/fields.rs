@@ -143,6 +143,7 @@ static CHAT_SOUGHT: WantedMembers = WantedMembers::new(
         name("oneOf", 5, 5),
         name("anyOf", 5, 5),
         name("allOf", 5, 5),
+        name("image_url", 5, 5),
     ],
 )
 .with_values(&[
@@ -167,6 +168,8 @@ pub(super) mod chat {
     pub(in crate::wire) const SIGNED: u32 = 0b11;
     /// Unions at the roots of the schemas of tools.
     pub(in crate::wire) const UNION: u32 = 0b1_1100;
+    /// An image in a message.
+    pub(in crate::wire) const IMAGE: u32 = 1 << 5;
 }
 static CHAT: Fields = Fields {
     sought: &CHAT_SOUGHT,
@@ -431,6 +434,8 @@ static GENERATE_SOUGHT: WantedMembers = WantedMembers::new(
     &[
         WantedWord { text: "groundingSearch", is_name: true, depth: (2, 3) },
         WantedWord { text: "grounding_search", is_name: true, depth: (2, 3) },
+        name("functionCall", 5, 5),
+        name("function_call", 5, 5),
     ],
 )
 .with_values(&[value("thoughtSignature", 5, look_at_seal), value("thought_signature", 5, look_at_seal)]);
@@ -444,6 +449,8 @@ pub(super) mod generate {
     pub(in crate::wire) const SAFETY_SETTINGS: [usize; 2] = [14, 15];
     /// Search settings in a spelling that only the gateway's specification defines.
     pub(in crate::wire) const SEARCH: u32 = 0b11;
+    /// A call of the model.
+    pub(in crate::wire) const CALL: u32 = 0b1100;
 }
 static GENERATE: Fields = Fields {
     sought: &GENERATE_SOUGHT,

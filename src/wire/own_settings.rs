@@ -144,6 +144,9 @@ impl Body {
             && let Some(place) = self.effort_place()
         {
             self.edit_effort(place, held, dialect, out);
+            if dialect.reasoning == ReasoningSupport::Fixed {
+                self.remove_effort(text, out);
+            }
         }
         let sampling =
             Features::SAMPLING.with(Features::SAMPLING_ALONE).with(Features::SAMPLING_BESIDE_EFFORT);
@@ -161,6 +164,21 @@ impl Body {
                 out.replace(member.at.clone(), "null");
                 out.note_dropped(name);
             }
+        }
+    }
+
+    /// Takes out the reasoning settings, for a model that does not reason.
+    fn remove_effort(&self, text: &mut JsonRope, out: &mut Respelling) {
+        let (index, name) = match self.api {
+            Api::Chat => (chat::REASONING_EFFORT, "reasoning_effort"),
+            Api::Responses => (responses::REASONING, "reasoning"),
+            _ => return,
+        };
+        if let Some(member) = self.top(index, text) {
+            out.edits
+                .retain(|edit| !(member.at.start <= edit.range.start && edit.range.end <= member.at.end));
+            out.replace(member.at, "null");
+            out.note_dropped(name);
         }
     }
 

@@ -7,7 +7,7 @@ use super::codec::make_id;
 use super::spelling::{MemberRange, Respelling, elements, find, member_ranges};
 use super::{Api, converse, generate};
 use crate::canonical::seal::{RenamedCallId, SignedCallId, is_marked};
-use crate::canonical::{Dialect, ProviderSignature};
+use crate::canonical::{Dialect, ProviderSignature, RequestFeatures};
 use crate::json::JsonStr;
 
 /// Edits the conversation of a request. `at` is where its text begins in the body.
@@ -145,7 +145,9 @@ impl Edits<'_, '_> {
             }
             let Some(said) = find(&inner, "reasoningText") else { return true };
             let said = member_ranges(said.value.text(), said.at.start);
-            let Some(seal) = find(&said, "signature") else { return true };
+            let Some(seal) = find(&said, "signature") else {
+                return !edits.dialect.refuses.intersects(RequestFeatures::BARE_REASONING);
+            };
             let read = seal.value.as_str().and_then(ProviderSignature::read);
             edits.keeps(read, &seal.at)
         });

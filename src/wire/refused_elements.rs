@@ -32,6 +32,9 @@ fn parts(api: Api, text: &str, at: usize, out: &mut Respelling) {
             Api::Messages if has_word(&members, "type", "image") => {
                 Some(format!("{{\"type\":\"text\",\"text\":\"{NO_IMAGE}\"}}"))
             }
+            Api::Chat if has_word(&members, "type", "image_url") => {
+                Some(format!("{{\"type\":\"text\",\"text\":\"{NO_IMAGE}\"}}"))
+            }
             Api::Responses if has_word(&members, "type", "input_image") => {
                 Some(format!("{{\"type\":\"input_text\",\"text\":\"{NO_IMAGE}\"}}"))
             }

@@ -268,7 +268,15 @@ impl Body {
 
     /// Adds the edits for what the target refuses of the body.
     fn edit_refused(&self, dialect: &Dialect<'_>, text: &mut JsonRope, out: &mut Respelling) {
-        let held = self.features(dialect.refuses).common(dialect.refuses);
+        let held = self.held(dialect.refuses, dialect.most_output);
+        if held.intersects(RequestFeatures::OUTPUT_LIMIT)
+            && let Some(most) = dialect.most_output
+        {
+            for Edit { range, text } in self.limit_edits(most) {
+                out.replace(range, text);
+            }
+            out.clamped.push("max_tokens");
+        }
         if held.intersects(features::PROVENANCE)
             && let Some(content) = self.top(super::fields::CONTENT, text)
         {

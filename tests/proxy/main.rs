@@ -28,6 +28,7 @@ mod broken_frames;
 mod broken_off;
 mod call_ids;
 mod catalogue;
+mod chains;
 mod checks;
 mod claude_code;
 mod cloud_tokens;

@@ -135,6 +135,24 @@ async fn operators_file_decides_what_a_request_contains() {
 }
 
 #[tokio::test]
+async fn operators_file_decides_over_verbatim_requests_too() {
+    // A chosen effort that the file refuses is adapted after the provider's refusal, and an image at once.
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
+    let gateway = Gateway::start(&setup(&upstream)).await;
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}});
+    let ask = json!({"model": "gpt-5.2", "messages": [{"role": "user", "content": [image]}]});
+    for (edition, reads) in [(NARROW, false), (WIDE, true)] {
+        gateway.replace("models.toml", edition);
+        gateway.reload("applied").await;
+        let bearer = format!("Bearer {KEY}");
+        let head = [("authorization", &*bearer)];
+        let answer = gateway.ask(post_with(&Form::Chat.path("", false), &head, ask.to_string())).await;
+        assert_eq!(answer.status(), 200, "{}", answer.text());
+        assert_eq!(upstream.last_request().text().contains("image_url"), reads, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
 async fn row_under_the_name_of_a_provider_holds_at_that_provider() {
     let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("gpt"))).await;
     let setup = setup(&upstream).model("unheard-of", "ours", "unheard-of");

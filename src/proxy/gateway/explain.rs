@@ -107,8 +107,9 @@ fn explain_target(target: &Target, request: &ExplainRequest<'_>, thinking: Think
 /// Returns whether the provider is asked about the client's settings before the body is adapted, if it is the first target.
 fn asks_first(target: &Target, api: Api, request: &ExplainRequest<'_>) -> bool {
     let Some(body) = read(api, request) else { return false };
-    let refuses = target.dialect(api).refuses;
-    doubtful(refuses, RequestFeatures::NONE, api, &body) != RequestFeatures::NONE
+    let dialect = target.dialect(api);
+    let most = dialect.highest_limit(request.stream);
+    doubtful(dialect.refuses, RequestFeatures::NONE, most, api, &body) != RequestFeatures::NONE
 }
 
 fn read(api: Api, request: &ExplainRequest<'_>) -> Option<Body> {
@@ -125,7 +126,7 @@ fn edited(
     dialect: &Dialect<'_>,
 ) -> Option<Option<(String, Vec<Loss>)>> {
     let body = read(api, request)?;
-    let held = body.features(dialect.refuses).common(dialect.refuses);
+    let held = body.held(dialect.refuses, dialect.most_output);
     if held == RequestFeatures::NONE {
         return Some(None);
     }

@@ -164,10 +164,13 @@ impl Gateway {
         let mut body = opened.map_or(body, BodyRef::Owned);
         let lane = ctx.active.upstream_route(&self.metrics, label, model, index, upstream);
         let lane = lane.ok_or_else(|| not_offered(&model.id, api))?;
-        let asks = asks && upstream == api && ctx.phase.suspended().is_none();
+        // Providers with a reduced chat format get what fits it.
+        let is_reduced = api == Api::Chat && target.is_some_and(|target| target.provider.needs_adaptation());
+        let asks = asks && upstream == api && !is_reduced && ctx.phase.suspended().is_none();
         let doubtful = asked_first(asks, &lane, api, &body);
         let chosen = Selection {
             refuses: lane.refuses().without(doubtful),
+            asks,
             model: model.clone(),
             alias: alias.cloned(),
             index,

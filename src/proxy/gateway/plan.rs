@@ -123,6 +123,14 @@ impl Selection {
     /// that format.
     pub(in crate::proxy) fn accepts_verbatim(&self, body: &mut Body) -> bool {
         let Ok(target) = self.target() else { return true };
+        if self.needs_adaptation() {
+            let dialect = self.upstream_route.dialect(target);
+            let text = body.text.make_contiguous();
+            return crate::wire::chat::request::fits(&text, &dialect);
+        }
+        if self.api == Api::Chat && self.upstream == Api::Chat && !self.asks {
+            return self.accepts_edited(body, target);
+        }
         let held = self.held(body);
         if !body.is_settled_by_edits(held) {
             return false;
@@ -141,12 +149,7 @@ impl Selection {
             return !spelled.encode_again
                 && !spelled.edits.iter().any(|edit| removed.iter().any(|other| touch(edit, other)));
         }
-        if !self.needs_adaptation() {
-            return true;
-        }
-        let dialect = self.upstream_route.dialect(target);
-        let text = body.text.make_contiguous();
-        crate::wire::chat::request::fits(&text, &dialect)
+        true
     }
 
     /// Returns the action for the upstream path, for providers whose path depends on it.

@@ -40,10 +40,12 @@ impl Refit {
 }
 
 /// Returns what of a body's features the provider is asked about, instead of adapting the body at once. `refuses` is what
-/// the model's profile says, `refused` what the provider has refused already.
+/// the model's profile says, `refused` what the provider has refused already, `most` is
+/// the model's highest output limit.
 pub(super) fn doubtful(
     refuses: RequestFeatures,
     refused: RequestFeatures,
+    most: Option<u64>,
     api: Api,
     body: &Body,
 ) -> RequestFeatures {
@@ -51,7 +53,7 @@ pub(super) fn doubtful(
     if api == Api::Responses || !refuses.intersects(RequestFeatures::CHOICES) {
         return RequestFeatures::NONE;
     }
-    let held = body.features(refuses).common(refuses);
+    let held = body.held(refuses, most);
     let is_of_another = held.without(RequestFeatures::CHOICES) != RequestFeatures::NONE;
     if is_of_another || held.intersects(refused) { RequestFeatures::NONE } else { held }
 }
@@ -59,7 +61,7 @@ pub(super) fn doubtful(
 /// Returns what of a body's features the provider is asked about at a target; nothing unless the gateway `asks`.
 pub(super) fn asked_first(asks: bool, route: &UpstreamRoute, api: Api, body: &Body) -> RequestFeatures {
     match asks {
-        true => doubtful(route.refuses(), route.refused(), api, body),
+        true => doubtful(route.refuses(), route.refused(), route.most_output(body.stream), api, body),
         false => RequestFeatures::NONE,
     }
 }

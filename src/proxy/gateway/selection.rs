@@ -80,6 +80,8 @@ pub(in crate::proxy) struct Selection {
     pub(in crate::proxy) tool_betas: ToolBetas,
     /// What the body is adapted to: what the target refuses, without what the provider is asked about first.
     pub(in crate::proxy) refuses: RequestFeatures,
+    /// Whether the client's own choice of the target is tried first, so that members of its request are left to the provider.
+    pub(in crate::proxy) asks: bool,
     /// Prompt caching that is added to the body.
     pub(in crate::proxy) caching: CachePlan,
     /// Compaction by the gateway; `None` for all other requests.
@@ -89,7 +91,11 @@ pub(in crate::proxy) struct Selection {
 impl Selection {
     /// Returns the capability profile of the target's model for this request.
     pub(super) fn dialect<'t>(&self, target: &'t Target) -> Dialect<'t> {
-        let dialect = Dialect { refuses: self.refuses, ..self.upstream_route.dialect(target) };
+        let dialect = Dialect {
+            refuses: self.refuses,
+            most_output: self.upstream_route.most_output(self.stream),
+            ..self.upstream_route.dialect(target)
+        };
         target.provider.with_betas(dialect, self.upstream, self.tool_betas)
     }
 
@@ -102,7 +108,20 @@ impl Selection {
 
     /// Returns what the body holds of what it is adapted to.
     pub(super) fn held(&self, body: &Body) -> RequestFeatures {
-        body.features(self.refuses).common(self.refuses)
+        body.held(self.refuses, self.upstream_route.most_output(self.stream))
+    }
+
+    /// Returns whether a target that the gateway chose takes a chat request once it is edited: whether no member of it is one that
+    /// only the model which the client named takes.
+    pub(super) fn accepts_edited(&self, body: &mut Body, target: &Target) -> bool {
+        let dialect = self.dialect(target);
+        if !body.is_settled_by_edits(self.held(body)) {
+            return false;
+        }
+        let spelled = body.respelled(&dialect);
+        let text = body.text.clone().edited(&spelled.edits).into_contiguous();
+        let fits = |text: &str| crate::wire::chat::request::fits(text, &dialect);
+        !spelled.encode_again && crate::json::from_utf8(&text).is_ok_and(fits)
     }
 
     /// Returns the name of the model in the response.

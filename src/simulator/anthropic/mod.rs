@@ -133,6 +133,12 @@ impl PlatformRequest {
     }
 }
 
+/// Returns why a request for a message is refused. `None` if it is not. `invoked` is true for Bedrock's InvokeModel.
+pub(super) fn refusal(body: &Value, invoked: bool) -> Option<String> {
+    let version = Version { strict: false, beta: !invoked, mcp: !invoked, context: true };
+    request::messages(body, version).err().map(|error| error.to_string())
+}
+
 /// Returns the minimum length of a cached prefix of a model, in tokens.
 pub(super) fn min_cached_tokens(model: &str) -> u64 {
     cache::min_tokens(model)

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::model_rules::{self, Off};
+use super::super::model_rules;
 use super::super::script::{Ask, Choice};
 use super::super::text::{tokens, weigh};
 use super::Version;
@@ -123,6 +123,7 @@ fn shared(fields: &Fields<'_>, version: Version, max_tokens: Option<i64>) -> Res
     let rules =
         content::Rules { strict: version.strict, manual_thinking: manual, prefill: can_prefill(model) };
     let mut talk = content::conversation(messages, rules)?;
+    check_system(messages, model)?;
     for text in system(fields)? {
         talk.instruct(text);
     }
@@ -137,6 +138,28 @@ fn shared(fields: &Fields<'_>, version: Version, max_tokens: Option<i64>) -> Res
     let weight = |name: &str| fields.get(name).map_or(0, weigh);
     ask.prompt_tokens = tokens(weight("tools") + weight("system") + weight("messages"));
     Ok(Asked { ask, stream: false, thinking, fast: false })
+}
+
+/// Checks the places of instructions in the conversation: models from 4.8 on take them behind a turn of the user and before one
+/// of the model, each in one turn; earlier ones take none.
+fn check_system(messages: &[Value], model: &str) -> Result<(), ApiError> {
+    let Some(generation) = generation(model) else { return Ok(()) };
+    let role = |at: Option<usize>| at.and_then(|at| messages.get(at)?.get("role")?.as_str());
+    for at in (0..messages.len()).filter(|at| role(Some(*at)) == Some("system")) {
+        if generation < (4, 8) {
+            return Err(ApiError::invalid(format!(
+                "messages.{at}: role 'system' is not supported on this model"
+            )));
+        }
+        let is_placed = role(at.checked_sub(1)) == Some("user")
+            && matches!(role(at.checked_add(1)), None | Some("assistant"));
+        if !is_placed {
+            return Err(ApiError::invalid(format!(
+                "messages.{at}: role 'system' must follow a user turn, and precede an assistant turn or end the conversation"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the texts of the system prompt.
@@ -206,19 +229,11 @@ fn check_model(fields: &Fields<'_>, asked: &Asked, max_tokens: i64) -> Result<()
     let Some(rules) = model_rules::of(model) else { return Ok(()) };
     let config = fields.object("output_config")?;
     let effort = config.map(|config| config.string("effort")).transpose()?.flatten();
-    if let Some(effort) = effort.filter(|effort| !rules.takes(effort)) {
-        return Err(ApiError::invalid(format!(
-            "output_config.effort: '{effort}' is not supported by {model}."
-        )));
-    }
     let thinking = fields.object("thinking")?;
     let kind = thinking.map(|thinking| thinking.string("type")).transpose()?.flatten();
-    let is_high = matches!(effort, Some("xhigh" | "max"));
-    if kind == Some("disabled") && (rules.off == Off::Never || rules.off == Off::UpToHigh && is_high) {
-        return Err(ApiError::invalid("\"thinking.type.disabled\" is not supported for this model."));
-    }
-    if !rules.forced && matches!(asked.ask.choice, Choice::Required | Choice::Named(_)) {
-        return Err(ApiError::invalid("tool_choice: forced tool use is not supported for this model."));
+    let forced = matches!(asked.ask.choice, Choice::Required | Choice::Named(_));
+    if let Some(why) = rules.claude_refusal(effort, kind, forced) {
+        return Err(ApiError::invalid(why));
     }
     if u64::try_from(max_tokens).is_ok_and(|most| most > rules.output) {
         let most = rules.output;
@@ -236,7 +251,8 @@ fn check_sampling(fields: &Fields<'_>, asked: &Asked) -> Result<(), ApiError> {
             continue;
         };
         let number = value.as_f64().ok_or_else(|| should_be(name, "a valid number"))?;
-        if generation >= Some((4, 7)) {
+        // Any value but the default is refused (Anthropic, "What's new in Claude Opus 4.7").
+        if generation >= Some((4, 7)) && (name == "top_k" || (number - 1.0).abs() > f64::EPSILON) {
             return Err(ApiError::invalid(format!("`{name}` is deprecated for this model.")));
         }
         if name != "top_k" && number > 1.0 {

@@ -327,7 +327,9 @@ impl<'a> Reader<'a> {
     fn finish(self) -> Result<Conversation, ApiError> {
         if self.role == "assistant" {
             let generation = self.model.generation();
-            if !self.open.is_empty() || self.model.family != Family::Claude || generation >= Some((4, 6)) {
+            // Amazon Nova User Guide, "Prefill": the models of Amazon continue a turn as well.
+            let continues = matches!(self.model.family, Family::Claude | Family::Nova);
+            if !self.open.is_empty() || !continues || generation >= Some((4, 6)) {
                 return Err(ApiError::invalid(
                     "A conversation must end with a user message. Try again with a conversation that ends with a user \
                      message.",

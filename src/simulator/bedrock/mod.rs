@@ -46,6 +46,12 @@ const MAX_BODY: usize = 25_000_000;
 /// Region of requests that are not signed.
 const REGION: &str = "us-east-1";
 
+/// Returns why a request for a model is refused. `None` if it is not.
+pub(super) fn refusal(body: &Value, model: &str, stream: bool) -> Option<String> {
+    let asked = Model::resolve(model, None).and_then(|model| request::converse(body, model, stream));
+    asked.err().map(|error| error.to_string())
+}
+
 /// API, with its access keys and its clock.
 #[derive(Debug)]
 pub(super) struct Site {

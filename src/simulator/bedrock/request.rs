@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::super::model_rules;
 use super::super::script::{Ask, Choice, Format};
 use super::super::text::{tokens, weigh};
 use super::errors::{ApiError, Fields, constraint, extraneous, missing};
@@ -193,6 +194,7 @@ fn additional(
                 return Err(ApiError::of_model(&format!("{name}: Extra inputs are not permitted")));
             }
             let forced = matches!(ask.choice, Choice::Required | Choice::Named(_));
+            claude(&fields, model, forced)?;
             ask.one_call = fields
                 .object("tool_choice")?
                 .is_some_and(|choice| choice.get("disable_parallel_tool_use") == Some(&Value::Bool(true)));
@@ -245,6 +247,19 @@ fn additional(
             ask.thinking |= fields.get("reasoning_config").is_some();
             Ok(())
         }
+    }
+}
+
+/// Refuses what a model of Anthropic does not take.
+fn claude(fields: &Fields<'_>, model: &Model, forced: bool) -> Result<(), ApiError> {
+    let Some(rules) = model_rules::of(model.claude()) else { return Ok(()) };
+    let config = fields.object("output_config")?;
+    let effort = config.as_ref().map(|config| config.string("effort")).transpose()?.flatten();
+    let thinking = fields.object("thinking")?;
+    let kind = thinking.as_ref().map(|thinking| thinking.string("type")).transpose()?.flatten();
+    match rules.claude_refusal(effort, kind, forced) {
+        Some(why) => Err(ApiError::of_model(&why)),
+        None => Ok(()),
     }
 }
 

@@ -28,6 +28,12 @@ use super::server::Call;
 use errors::{ApiError, OVERLOADED, for_status};
 use json::{Style, pretty};
 
+/// Returns why a request for content is refused. `None` if it is not.
+pub(super) fn refusal(body: &Value, model: &str, stream: bool) -> Option<String> {
+    let asked = request::generate(body, model).and_then(|_| request::check_limit(body, model, stream));
+    asked.err().map(|error| error.to_string())
+}
+
 /// API. It has no state.
 #[derive(Debug)]
 pub(super) struct Site {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::model_rules::{self, Sampling};
+use super::super::model_rules::{self, Off, Sampling};
 use super::super::script::{Ask, Choice, Format, Tool};
 use super::super::text::{tokens, weigh};
 use super::errors::{ApiError, listed};
@@ -39,7 +39,7 @@ pub(super) fn count(body: &Value, model: &str) -> Result<Asked, ApiError> {
 }
 
 fn read(body: &Value, model: &str) -> Result<Asked, ApiError> {
-    let third = model.contains("gemini-3");
+    let third = is_third(model);
     let mut ask = turns::conversation(body, third)?.ask("Google", model);
     let config = get(body, "generationConfig").unwrap_or(&Value::Null);
     let (tools, built_in) = tools(body)?;
@@ -89,10 +89,45 @@ fn read(body: &Value, model: &str) -> Result<Asked, ApiError> {
     Ok(Asked { ask, candidates, show_thoughts, signs: third || thinks, call_ids: third, tier })
 }
 
+/// Returns whether a model is of the third generation or a later one.
+fn is_third(model: &str) -> bool {
+    let generation = model.rsplit("gemini-").next().filter(|_| model.contains("gemini-"));
+    generation.and_then(|rest| rest.chars().next()?.to_digit(10)).is_some_and(|generation| generation >= 3)
+}
+
+/// Refuses an output limit that this model does not have.
+pub(super) fn check_limit(body: &Value, model: &str, stream: bool) -> Result<(), ApiError> {
+    let (Some(rules), Some(config)) = (model_rules::of(model), get(body, "generationConfig")) else {
+        return Ok(());
+    };
+    let most = if stream || rules.unstreamed == 0 { rules.output } else { rules.unstreamed };
+    match number(config, "maxOutputTokens") {
+        Some(limit) if most > 0 && limit > most as f64 => Err(ApiError::invalid(format!(
+            "Unable to submit request because it has a maxOutputTokens value of {limit} but the supported range is from 1 \
+             (inclusive) to {} (exclusive).",
+            most + 1
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses what this model does not take.
 fn check_model(body: &Value, config: &Value, model: &str) -> Result<(), ApiError> {
     let Some(rules) = model_rules::of(model) else { return Ok(()) };
-    let level = get(config, "thinkingConfig").and_then(|config| text(config, "thinkingLevel"));
+    let thinking = get(config, "thinkingConfig");
+    let level = thinking.and_then(|config| text(config, "thinkingLevel"));
+    let budget = thinking.and_then(|config| number(config, "thinkingBudget"));
+    if let (Some(budget), Some((least, most))) = (budget, rules.budget) {
+        let is_within = (least as f64..=most as f64).contains(&budget);
+        if !(is_within || budget == -1.0 || budget == 0.0 && rules.off != Off::Never) {
+            return Err(ApiError::invalid(format!(
+                "The thinking budget {budget} is invalid. Please choose a value between {least} and {most}."
+            )));
+        }
+    }
+    if budget.is_some() && model.starts_with("gemini-4") {
+        return Err(ApiError::invalid("Thinking budget is not supported for this model."));
+    }
     if let Some(level) = level.filter(|level| !rules.takes(level)) {
         return Err(ApiError::invalid(format!("Thinking level {level} is not supported for this model.")));
     }

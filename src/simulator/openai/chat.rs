@@ -78,7 +78,7 @@ pub(super) fn answer(call: &Call<'_>, body: &Value, ids: Ids) -> Result<Reply, A
     Ok(stage(&chat.ask.directives, OVERLOADED, |status| for_status(status).reply(), reply))
 }
 
-fn read(body: &Value) -> Result<Chat, ApiError> {
+pub(super) fn read(body: &Value) -> Result<Chat, ApiError> {
     let fields = Fields(body);
     let model = super::model(fields.string("model")?)?;
     if super::is_for_responses(model) {

@@ -110,6 +110,16 @@ impl Site {
     }
 }
 
+/// Returns why a chat request is refused. `None` if it is not.
+pub(super) fn chat_refusal(body: &Value) -> Option<String> {
+    chat::read(body).err().map(|error| error.to_string())
+}
+
+/// Returns why a request of the responses API is refused. `None` if it is not.
+pub(super) fn responses_refusal(body: &Value) -> Option<String> {
+    responses::check(body).err().map(|error| error.to_string())
+}
+
 fn authorize(request: &Request, credential: Option<&str>) -> Result<(), ApiError> {
     match (credential, request.bearer()) {
         (None, _) => Ok(()),
@@ -167,6 +177,17 @@ fn check_model(
     if let Some(effort) = effort.filter(|effort| !rules.takes(effort)) {
         let message = format!("Unsupported value: '{path}' does not support '{effort}' with this model.");
         return Err(ApiError::invalid(message).param(path).code("unsupported_value"));
+    }
+    let limits = ["max_completion_tokens", "max_tokens", "max_output_tokens"];
+    for (name, limit) in limits.iter().filter_map(|name| Some((*name, fields.get(name)?.as_u64()?))) {
+        if rules.output > 0 && limit > rules.output {
+            let most = rules.output;
+            let message = format!(
+                "{name} is too large: {limit}. This model supports at most {most} completion tokens, whereas you provided \
+                 {limit}."
+            );
+            return Err(ApiError::invalid(message).param(name).code("invalid_value"));
+        }
     }
     let is_refused = match rules.sampling {
         Sampling::Always => false,

@@ -115,6 +115,12 @@ pub(super) fn input_tokens(store: &Store, body: &Value) -> Result<Reply, ApiErro
     Ok(Reply::json(200, &json!({"object": "response.input_tokens", "input_tokens": count})))
 }
 
+/// Checks a request that continues no stored response.
+pub(super) fn check(body: &Value) -> Result<(), ApiError> {
+    let store = Store::default();
+    read(body, StoreView { stored: &store, connection: None }, &KNOWN, true).map(drop)
+}
+
 fn read<'a>(
     body: &'a Value,
     store: StoreView<'_>,

@@ -111,9 +111,13 @@ async fn response_honors_schema_limit_and_reasoning() {
     let answer = post(&simulator, CHAT, &with(chat("x"), json!({"max_tokens": 2}))).await.json();
     assert_eq!(answer["choices"][0]["finish_reason"], "length");
     assert_eq!(answer["usage"]["completion_tokens"], 2);
-    let answer = post(&simulator, CHAT, &with(chat("[[cached 2]] x"), json!({"reasoning_effort": "low"})))
-        .await
-        .json();
+    let answer = post(
+        &simulator,
+        CHAT,
+        &with(chat("[[cached 2]] x"), json!({"model": "gpt-5.2", "reasoning_effort": "low"})),
+    )
+    .await
+    .json();
     assert!(answer["usage"]["completion_tokens_details"]["reasoning_tokens"].as_u64() > Some(0));
     assert_eq!(answer["usage"]["prompt_tokens_details"]["cached_tokens"], 2);
 }

@@ -363,7 +363,7 @@ fn set_request_facts(facts: &mut TaskFacts, ctx: &Context, road: &TaskRoute) -> 
 
 /// Builds the attempt of a request that forwards no body.
 fn bodyless_attempt(road: &TaskRoute, permit: Option<TargetPermit>, api: Api) -> Attempt {
-    let chosen = Selection {
+    Selection {
         model: road.model.clone(),
         alias: None,
         index: road.target,
@@ -373,12 +373,13 @@ fn bodyless_attempt(road: &TaskRoute, permit: Option<TargetPermit>, api: Api) ->
         upstream: api,
         action: None,
         stream: false,
+        asks: true,
         tool_betas: ToolBetas::default(),
         refuses: road.upstream_route.refuses(),
         caching: CachePlan::default(),
         compaction: None,
-    };
-    chosen.into_attempt()
+    }
+    .into_attempt()
 }
 
 /// Returns the prefix of task ids. Clients of the remix-capable family recognize their ids by it.

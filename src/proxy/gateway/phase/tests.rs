@@ -109,6 +109,7 @@ impl Setup {
             action: None,
             stream: true,
             tool_betas: ToolBetas::default(),
+            asks: true,
             caching: CachePlan::default(),
             compaction: None,
         };

@@ -20,8 +20,9 @@ pub(super) fn write(
     request: &Request<'_>,
     parts: &mut PartsEncoder<'_, '_>,
 ) {
-    let reasons = parts.dialect.quirks.calls_need_reasoning && request.thinking != Thinking::Off;
-    let mut writer = Conversation { json, parts, media: SmallVec::new(), reasons, behind_results: false };
+    let is_on = request.thinking != Thinking::Off || parts.dialect.reasons(Thinking::Off);
+    let reasons = parts.dialect.quirks.calls_need_reasoning && is_on;
+    let mut writer = Conversation { json, parts, media: SmallVec::new(), reasons, after_results: false };
     writer.json.key("messages").begin_array();
     let in_middle = writer.parts.dialect.system_in_middle;
     if !in_middle {
@@ -38,17 +39,10 @@ pub(super) fn write(
         };
         let (turns, behind) = rest.split_at_checked(count).unwrap_or((rest, &[]));
         match first.role {
-            Role::System | Role::Developer if in_middle => {
-                writer.plain(first);
-                writer.behind_results = false;
-            }
-            // They stand in front: what was behind them follows what was before them.
+            Role::System | Role::Developer if in_middle => writer.plain(first),
             Role::System | Role::Developer => {}
             Role::User => writer.users(turns),
-            Role::Assistant => {
-                writer.assistant(turns, behind.is_empty());
-                writer.behind_results = false;
-            }
+            Role::Assistant => writer.assistant(turns, behind.is_empty()),
         }
         rest = behind;
     }
@@ -69,8 +63,8 @@ struct Conversation<'w, 'o, 'p, 'r, 'd, 'b, 'a> {
     media: SmallVec<[&'b Block<'a>; 2]>,
     /// Whether the provider requires reasoning in a message with tool calls.
     reasons: bool,
-    /// Whether the last message is a tool message.
-    behind_results: bool,
+    /// Whether the last message is a result.
+    after_results: bool,
 }
 
 /// Returns whether a block of a user's turn becomes a content part.
@@ -187,10 +181,11 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         for block in turns.iter().flat_map(|turn| &turn.blocks) {
             self.result(block);
         }
-        let results = turns.iter().flat_map(|turn| &turn.blocks).any(|block| !is_part(block));
+        // Instructions between a result and the user's next message may have moved to the beginning.
+        let results =
+            self.after_results || turns.iter().flat_map(|turn| &turn.blocks).any(|block| !is_part(block));
         let follows = !self.media.is_empty() || turns.iter().flat_map(|turn| &turn.blocks).any(is_part);
-        self.behind_results |= results;
-        if self.behind_results && follows && self.parts.dialect.quirks.bridges_results {
+        if results && follows && self.parts.dialect.quirks.bridges_results {
             // The provider refuses a user message behind tool messages.
             self.json.begin_object().key("role").string("assistant").key("content").string(BRIDGE);
             self.json.end_object();
@@ -201,8 +196,8 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
                 self.plain(turn);
             }
         }
-        self.behind_results &= !follows;
         self.flush();
+        self.after_results = results && !follows;
     }
 
     /// Writes media that no user message has included.
@@ -275,6 +270,7 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
                 return;
             }
         }
+        self.after_results = false;
         self.json.begin_object();
         self.json.key("role").string("assistant");
         if let Some(turn) = turns.iter().find(|turn| !turn.name.is_empty()) {
@@ -309,7 +305,8 @@ impl<'b, 'a> Conversation<'_, '_, '_, '_, '_, 'b, 'a> {
         }
         self.images(blocks());
         let marked = turns.iter().any(|turn| turn.prefix);
-        if marked || (is_last && !called && !self.parts.same_format()) {
+        let is_unmarked = self.parts.same_format() && !self.parts.dialect.quirks.needs_prefill_mark;
+        if marked || (is_last && !called && !is_unmarked) {
             self.prefix();
         }
         self.json.end_object();

@@ -1,6 +1,7 @@
 //! Encoder of a chat request for a provider of this format.
 
 use super::decode::SEARCH_SWITCH;
+use super::extensions::is_added;
 use super::media::PartsEncoder;
 use super::{conversation, thinking};
 use crate::canonical::dialect::SamplingSupport;
@@ -27,12 +28,6 @@ const OWN: [&str; 7] = [
     "prompt_cache_retention",
     "safety_identifier",
 ];
-
-/// Returns whether a member is one of `parameters` of the API document that OpenAI does not have: when they are read, they stand
-/// at the top level.
-pub fn is_of_parameters(name: &str) -> bool {
-    matches!(name, SEARCH_SWITCH | "search_options" | "incremental_output" | "asr_options")
-}
 
 /// Returns whether a provider is known to support an extension, as opposed to ignoring unknown members.
 pub(super) fn supports_extension(dialect: &Dialect<'_>, extension: &str) -> bool {
@@ -358,7 +353,7 @@ fn extras(
     let same_format = notes.from() == Format::Chat;
     let refuses_added = dialect.refuses.intersects(RequestFeatures::ADDED_MEMBER);
     for Extra { name, value } in &request.extra {
-        let is_refused = refuses_added && is_of_parameters(name);
+        let is_refused = refuses_added && is_added(name);
         let known = OWN.contains(name)
             || (same_format && dialect.supports(name) && !is_refused)
             || supports_extension(dialect, name);

@@ -3,20 +3,28 @@
 //! Most clients of such a provider are written for it, and their requests pass unchanged. A request with an element
 //! that the provider refuses is decoded and encoded again for it.
 
+use super::extensions::is_added;
 use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
-use crate::canonical::{Dialect, Effort};
+use crate::canonical::{Dialect, Effort, RequestFeatures};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind};
 use crate::wire::watch::{elements, members};
 
 /// Returns whether a valid request can be sent to the provider unchanged.
 pub fn fits(body: &str, dialect: &Dialect<'_>) -> bool {
-    let mut fit = Fit { dialect, stream: false, fits: true, last: Last::Start };
+    let refuses_added = dialect.refuses.intersects(RequestFeatures::ADDED_MEMBER);
+    let mut fit = Fit { dialect, refuses_added, stream: false, fits: true, last: Last::Start };
     let read = members(&mut Cursor::new(body), |key, json| fit.member(key, json));
-    read.is_ok() && fit.fits && (fit.stream || !(dialect.quirks.streams_only || dialect.quirks.quiet_whole))
+    let is_marked = fit.last != Last::Unmarked || !dialect.quirks.needs_prefill_mark;
+    read.is_ok()
+        && fit.fits
+        && is_marked
+        && (fit.stream || !(dialect.quirks.streams_only || dialect.quirks.quiet_whole))
 }
 
 struct Fit<'r, 'd> {
     dialect: &'r Dialect<'d>,
+    /// Whether the provider refuses members that others have added.
+    refuses_added: bool,
     stream: bool,
     fits: bool,
     /// Last message of the conversation so far.
@@ -29,6 +37,8 @@ enum Last {
     Start,
     System,
     Tool,
+    /// One of the model that is not marked as a prefill.
+    Unmarked,
     Other,
 }
 
@@ -69,6 +79,10 @@ impl Fit<'_, '_> {
                     // A provider that does not know a member refuses it as null, too.
                     "thinking" | "enable_thinking" | "parameters" | "reasoning" => {
                         self.fits &= self.dialect.supports(name);
+                        name != "thinking" || !is_type(value, "disabled") || self.can_be_off()
+                    }
+                    name if self.refuses_added && is_added(name) => {
+                        self.fits &= self.dialect.supports(name);
                         true
                     }
                     _ => !self.dialect.lacks(name) && !habits.renames.iter().any(|(usual, _)| *usual == name),
@@ -82,24 +96,28 @@ impl Fit<'_, '_> {
     fn message(&mut self, json: &mut Cursor<'_>) -> Result<(), JsonError> {
         let habits = self.dialect.quirks;
         let (mut role, mut named, mut called, mut reasons) = (JsonStr::default(), false, false, false);
+        let (mut marked, mut shows) = (false, false);
         members(json, |key, json| {
             match key.escaped() {
                 "role" => role = json.raw()?.as_str().unwrap_or_default(),
                 "name" => named = !json.raw()?.is_null(),
                 "content"
-                    if (habits.joins_texts || !self.dialect.image_input)
+                    if (habits.joins_texts || !self.dialect.image_input || self.refuses_added)
                         && json.kind()? == ValueKind::Array =>
                 {
                     let (mut texts, mut others) = (0, 0);
                     elements(json, |json| {
                         let part = json.raw()?;
                         *(if is_type(part, "text") { &mut texts } else { &mut others }) += 1;
-                        self.fits &= self.dialect.image_input || !is_type(part, "image_url");
+                        let is_image = is_type(part, "image_url");
+                        shows |= is_image;
+                        self.fits &= self.dialect.image_input || !is_image;
                         Ok(())
                     })?;
                     // Only a list of nothing but texts must be joined to a string.
                     self.fits &= !habits.joins_texts || others > 0 || texts == 0;
                 }
+                "prefix" | "partial" => marked = json.raw()?.as_bool() == Some(true),
                 "tool_calls" => called = !json.raw()?.is_void(),
                 "tool_call_id" if habits.nine_letter_ids => {
                     let id = json.raw()?.as_str().unwrap_or_default();
@@ -116,8 +134,11 @@ impl Fit<'_, '_> {
         let kind = match role.escaped() {
             "system" | "developer" => Last::System,
             "tool" | "function" => Last::Tool,
+            "assistant" if !marked => Last::Unmarked,
             _ => Last::Other,
         };
+        // Providers that take nothing beyond the format take texts as results only.
+        self.fits &= !(shows && kind == Last::Tool && self.refuses_added);
         let is_later = kind == Last::System && !matches!(self.last, Last::Start | Last::System);
         self.fits &= self.dialect.system_in_middle || !is_later;
         self.fits &= !(habits.bridges_results && self.last == Last::Tool && role.is("user"));
@@ -174,12 +195,22 @@ impl Fit<'_, '_> {
             (ReasoningSupport::Effort { efforts, .. }, Some(effort)) => {
                 efforts.has(effort) || !self.dialect.knows_efforts
             }
+            // Where another member switches reasoning off, the word is no effort.
             (ReasoningSupport::Effort { off, .. }, None) if word.is("none") => {
-                off.is_full() || !self.dialect.knows_efforts
+                let is_word = !self.dialect.extensions.contains(&"thinking");
+                is_word && off.is_full() || !self.dialect.knows_efforts
             }
             _ => true,
         };
         self.dialect.reasoning != ReasoningSupport::Fixed && !self.dialect.lacks("reasoning_effort") && known
+    }
+
+    /// Returns whether reasoning can be switched off, as far as it is known.
+    fn can_be_off(&self) -> bool {
+        match self.dialect.reasoning {
+            ReasoningSupport::Effort { off, .. } => off.is_full() || !self.dialect.knows_efforts,
+            _ => true,
+        }
     }
 
     fn takes_choice(&self, choice: RawJson<'_>) -> bool {

@@ -10,6 +10,7 @@
 mod conversation;
 mod decode;
 mod encode;
+mod extensions;
 mod fits;
 mod media;
 mod message;
@@ -21,5 +22,6 @@ mod thinking;
 mod tools;
 
 pub use decode::decode;
-pub use encode::{encode, is_of_parameters};
+pub use encode::encode;
+pub use extensions::is_added;
 pub use fits::fits;

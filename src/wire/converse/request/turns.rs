@@ -8,7 +8,7 @@ use super::document::DocumentContent;
 use super::encode::RequestWriter;
 use super::plan::{Message, Plan, check_result_block, image_format, media_format};
 use crate::canonical::{
-    Block, CacheBreakpoint, Input, MediaSource, ResultObject, Role, SearchResult, ToolKind,
+    Block, CacheBreakpoint, Input, MediaSource, RequestFeatures, ResultObject, Role, SearchResult, ToolKind,
 };
 use crate::json::JsonStr;
 use crate::wire::Format;
@@ -106,8 +106,12 @@ impl RequestWriter<'_, '_, '_> {
             return;
         }
         match self.dialect.breakpoints {
-            // A client of this format knows its model.
-            _ if self.notes.from() == Format::Converse => self.write_point(mark),
+            // A client of this format knows its model, unless the gateway chose it.
+            _ if self.notes.from() == Format::Converse
+                && !self.dialect.refuses.intersects(RequestFeatures::CACHE_MARK) =>
+            {
+                self.write_point(mark);
+            }
             Some(support) if support.long => self.write_point(mark),
             Some(_) => self.write_point(CacheBreakpoint::Short),
             None => self.notes.lose("cache_control"),
@@ -146,6 +150,10 @@ impl RequestWriter<'_, '_, '_> {
             Block::Video { source } => self.media(MediaKind::Video, *source),
             Block::Reasoning { text, signature, hidden } => {
                 let signature = signature.as_ref().map(|seal| JsonStr::from_escaped(&seal.text));
+                if signature.is_none() && self.dialect.refuses.intersects(RequestFeatures::BARE_REASONING) {
+                    self.notes.lose("thinking_block");
+                    return;
+                }
                 self.reasoning(text, signature, *hidden);
             }
             Block::ToolUse { id, name, input, cache, .. } => {
