@@ -38,6 +38,11 @@ impl Provider {
         KnownModel { facts, how }
     }
 
+    /// Returns what the catalogue of the configuration knows of a model at this provider.
+    pub fn facts_of(&self, model: &str) -> ModelFacts {
+        self.known(model).facts
+    }
+
     /// Returns the ids of the rows that apply to the provider: that of its kind or preset, and one that the operator has added
     /// under its name.
     fn catalogue_rows(&self) -> SmallVec<[&str; 2]> {

@@ -108,9 +108,7 @@ pub(super) fn entry(catalogue: &Catalogue, target: &Target, now: i64) -> Value {
     let provider = catalogue_provider(catalogue, &target.provider);
     let name = target.known_model();
     let found = catalogue.family_of(name);
-    let facts = provider.map(|id| catalogue.facts_at(id, name).0);
-    let facts =
-        facts.or_else(|| catalogue.facts_of(name).map(|(facts, _)| facts.clone())).unwrap_or_default();
+    let facts = target.provider.facts_of(name);
     let facts: Map<String, Value> =
         facts.entries().into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
     let model = [&*target.model, name].into_iter().find_map(|name| catalogue.model(name));
