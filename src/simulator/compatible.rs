@@ -261,7 +261,9 @@ fn check(provider: &Provider, model: Option<&OpenRules>, images: bool, body: &Va
     sampling(provider, model, body)?;
     let reasons = reasoning(model, body)?;
     choice(provider, model, body, reasons)?;
-    if model.is_some_and(|model| !model.schema) && body["response_format"]["type"] == "json_schema" {
+    if model.is_some_and(|model| !model.schema)
+        && body.pointer("/response_format/type").is_some_and(|kind| kind == "json_schema")
+    {
         return refuse("response_format: json_schema is not supported by this model");
     }
     let needs_reasoning = reasons && model.is_some_and(|model| model.needs_reasoning);
@@ -323,7 +325,7 @@ fn sampling(provider: &Provider, model: Option<&OpenRules>, body: &Value) -> Che
 fn reasoning(model: Option<&OpenRules>, body: &Value) -> Result<bool, String> {
     let Some(model) = model else { return Ok(false) };
     let effort = body["reasoning_effort"].as_str();
-    let thinking = body["thinking"]["type"].as_str();
+    let thinking = body.pointer("/thinking/type").and_then(Value::as_str);
     let by_effort = matches!(model.control, Control::Effort | Control::EffortAndThinking);
     if let Some(effort) = effort {
         let is_off = effort == "none" && model.off && model.control == Control::Effort;
@@ -380,9 +382,9 @@ fn choice(provider: &Provider, model: Option<&OpenRules>, body: &Value, reasons:
 /// Checks one message.
 fn one(provider: &Provider, message: &Value, images: bool, needs_reasoning: bool) -> Checked {
     let role = message["role"].as_str().unwrap_or_default();
-    if !["system", "user", "assistant", "tool"].contains(&role)
-        && !(provider.developer && role == "developer")
-    {
+    let is_known =
+        ["system", "user", "assistant", "tool"].contains(&role) || provider.developer && role == "developer";
+    if !is_known {
         return refuse(format!("role: '{role}' is not known"));
     }
     for name in provider.message_refuses {

@@ -311,7 +311,7 @@ fn run<E: From<EncodeError>>(
     let losses = notes.losses().to_vec();
     let copied = out.copied();
     let (body, items) = (out.finish(), items.unwrap_or_default());
-    debug_assert!(!leaks_envelope(ask.provider.api(), body.pieces()), "an envelope leaves the gateway");
+    debug_assert!(!leaks_envelope(ask.provider.api(), &body), "an envelope leaves the gateway");
     Ok(Outgoing { body, copied, restore, reply, losses, items, breakpoints })
 }
 

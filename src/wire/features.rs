@@ -4,13 +4,11 @@
 //! Must not live here: what a target refuses ([`Dialect::refuses`](crate::canonical::Dialect::refuses)), which the tables
 //! of the providers say.
 
-use bytes::Bytes;
-
 use super::fields::{CONTENT, chat, converse, generate, messages, responses};
 use super::request::{Body, BodyReader};
 use super::{Api, own_settings, watch};
 use crate::canonical::RequestFeatures as Features;
-use crate::json::{Cursor, JsonStr, RawJson, ValueKind};
+use crate::json::{Cursor, JsonStr, RawJson, Rope, ValueKind};
 
 /// Bits that looks at values note, above those of the words.
 mod bits {
@@ -434,10 +432,10 @@ impl Body {
 }
 
 /// Returns whether a request to a provider has an envelope in the place of a signature or an id. For assertions.
-pub fn leaks_envelope<'p>(api: Api, pieces: impl Iterator<Item = &'p [u8]>) -> bool {
+pub fn leaks_envelope(api: Api, body: &Rope) -> bool {
     let mut reader = BodyReader::new(api, false);
-    for piece in pieces {
-        if reader.push(Bytes::copy_from_slice(piece)).is_err() {
+    for piece in body.clone().into_pieces() {
+        if reader.push(piece).is_err() {
             return false;
         }
     }

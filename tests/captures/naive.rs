@@ -200,8 +200,9 @@ pub(crate) fn is_error(api: Api, value: &Value) -> bool {
         Api::Responses => !value["error"].is_null() && value["object"] != "response",
         // An error object without an `error` member.
         Api::Chat if value["choices"].is_null() && value["usage"].is_null() => {
-            let has_code = ["code", "type", "request_id"].iter().any(|name| !value[name].is_null());
-            !value["error"].is_null() || !value["message"].is_null() && has_code
+            let has = |names: &[&str]| names.iter().any(|name| !value[name].is_null());
+            let has_code = has(&["code", "type", "request_id"]);
+            has(&["error", "detail", "errors", "error_msg"]) || has(&["message", "msg"]) && has_code
         }
         _ => !value["error"].is_null(),
     }

@@ -88,7 +88,7 @@ fn check(target: &Target, number: usize, found: &mut Found) {
             // Each fact in a document and in a stream, at the first turn and later; half of them for each target.
             let turn = number + at + index;
             let mut talk = Talk {
-                history: if turn % 2 == 0 { History::None } else { History::Calls },
+                history: if turn.is_multiple_of(2) { History::None } else { History::Calls },
                 ..Talk::default()
             };
             fact(&mut talk);

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::talk::{FOREIGN, History, PIXEL, Reasoned, Talk, put};
 
 impl Talk {
+    #[expect(clippy::too_many_lines, reason = "one paragraph for each fact")]
     pub(crate) fn chat(&self, model: &str, stream: bool) -> Value {
         let mut body = Map::new();
         put(&mut body, "model", model.into());

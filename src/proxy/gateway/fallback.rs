@@ -19,7 +19,7 @@ use super::refit::{Refit, asked_first};
 use super::retry_state::{RetryState, RouteRequest};
 use super::selection::{BodyRef, Selection, resolve_upstream_api};
 use super::spans;
-use crate::canonical::{RequestFeatures, Thinking};
+use crate::canonical::Thinking;
 use crate::error::{ApiError, ErrorKind, RetryAfter};
 use crate::provider::ToolBetas;
 use crate::proxy::Gateway;
@@ -202,8 +202,7 @@ impl Gateway {
             && turn.run(|| chosen.accepts_verbatim(&mut body))
         {
             self.join_hints.record(api, length, chosen.needs_adaptation());
-            let is_doubtful = doubtful != RequestFeatures::NONE;
-            let refit = is_doubtful.then(|| Box::new(Refit::new(&wanted, index, doubtful, &body)));
+            let refit = Refit::new(&wanted, index, doubtful, &body);
             let passed = turn.run(|| chosen.forward_verbatim(name, body));
             let passed = passed.and_then(|passed| self.apply_respelling_losses(ctx, api.format(), passed));
             passed.map(|passed| Attempt { refit, ..passed })

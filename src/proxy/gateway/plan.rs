@@ -91,7 +91,7 @@ impl Selection {
             Some(content) => edited_content_last(body.text(), &edits, content),
             None => body.text().edited(&edits),
         };
-        debug_assert!(!leaks_envelope(self.api, text.pieces()), "an envelope leaves the gateway");
+        debug_assert!(!leaks_envelope(self.api, &text), "an envelope leaves the gateway");
         let losses = respelling_losses(&spelled);
         Ok((
             Attempt {

@@ -27,15 +27,18 @@ pub(in crate::proxy) struct Refit {
 }
 
 impl Refit {
-    /// Keeps a request. The body shares its text with the one that is forwarded.
+    /// Keeps a request; `None` if the provider refuses nothing of it. The body shares its text with the one that is forwarded.
     pub(super) fn new(
         wanted: &RouteRequest<'_>,
         index: usize,
         features: RequestFeatures,
         body: &Body,
-    ) -> Self {
+    ) -> Option<Box<Self>> {
+        if features == RequestFeatures::NONE {
+            return None;
+        }
         let state = RetryState::new(wanted, Box::new(body.clone()), PickRequest::default());
-        Refit { state, index, features }
+        Some(Box::new(Refit { state, index, features }))
     }
 }
 

@@ -82,7 +82,8 @@ impl Fit<'_, '_> {
                         name != "thinking" || !is_type(value, "disabled") || self.can_be_off()
                     }
                     name if self.refuses_added && is_added(name) => {
-                        self.fits &= self.dialect.supports(name);
+                        let is_own = self.dialect.quirks.renames.iter().any(|(_, own)| *own == name);
+                        self.fits &= is_own || self.dialect.supports(name);
                         true
                     }
                     _ => !self.dialect.lacks(name) && !habits.renames.iter().any(|(usual, _)| *usual == name),
