@@ -95,7 +95,8 @@ async fn refusal_for_another_reason_is_the_answer() {
 
 #[tokio::test]
 async fn settings_are_adapted_at_once_for_a_target_that_the_gateway_chose() {
-    let (down, upstream) = (Upstream::answering(reply::json(503, "{}")).await, provider(true).await);
+    let busy = reply::whole(429, &[("retry-after", "30"), ("content-type", "application/json")], "{}");
+    let (down, upstream) = (Upstream::answering(busy).await, provider(true).await);
     let mut setup = setup(&upstream).provider("first", "anthropic", &format!("http://{}/v1", down.addr), "");
     setup.routes += "[[model]]\nid = \"opus\"\ntargets = [{ provider = \"first\", model = \"claude-opus-5\" }, \
                      { provider = \"anthropic\", model = \"claude-sonnet-4-5\", tier = 1 }]\n";
@@ -129,4 +130,28 @@ async fn settings_beside_what_another_model_signed_are_adapted_at_once() {
     let answer = ask(&gateway, &body).await;
     assert_eq!((answer.status(), upstream.count()), (200, 1), "{}", answer.text());
     assert!(!upstream.last_request().text().contains("gw1."));
+}
+
+/// Providers with a format of their own kind, too: what fits them otherwise is not looked at alone.
+#[tokio::test]
+async fn chat_envelope_reaches_no_provider_with_a_dialect() {
+    let upstream = Upstream::answering(reply::json(200, Form::Chat.whole("m"))).await;
+    for dialect in ["vllm", "openrouter", "xai", "deepseek", "moonshot", "mistral", "groq", "qwen", "glm"] {
+        let extra = format!("dialect = \"{dialect}\"");
+        let base = format!("http://{}/v1", upstream.addr);
+        let setup =
+            Setup::new().provider("p", "openai-compatible", &base, &extra).model("m", "p", "some-model");
+        let gateway = Gateway::start(&setup).await;
+        let body = json!({"model": "m", "messages": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Yes?", "reasoning_content": "hm", "reasoning_details": [
+                {"type": "reasoning.text", "text": "hm", "signature": "gw1.anthropic.Z0FBQQ"}]},
+            {"role": "user", "content": "Go on"},
+        ]});
+        let headers = [("authorization", format!("Bearer {KEY}"))];
+        let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let answer = gateway.ask(post_with("/v1/chat/completions", &headers, body.to_string())).await;
+        assert_eq!(answer.status(), 200, "{dialect}: {}", answer.text());
+        assert!(!upstream.last_request().text().contains("gw1."), "{dialect}");
+    }
 }

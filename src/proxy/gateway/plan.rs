@@ -124,6 +124,11 @@ impl Selection {
     pub(in crate::proxy) fn accepts_verbatim(&self, body: &mut Body) -> bool {
         let Ok(target) = self.target() else { return true };
         if self.needs_adaptation() {
+            // What another model has left in the conversation; members are judged below.
+            let held = self.held(body).without(RequestFeatures::ADDED_MEMBER);
+            if !body.is_settled_by_edits(held) {
+                return false;
+            }
             let dialect = self.upstream_route.dialect(target);
             let text = body.text.make_contiguous();
             return crate::wire::chat::request::fits(&text, &dialect);

@@ -23,7 +23,7 @@ pub(super) fn check(label: &str, log: &[Exchange], left_out: Option<Maker>) {
             said(),
             String::from_utf8_lossy(&exchange.answered)
         );
-        for mark in ["gw1", "gwc1", "Z3cx", "no_issuer", "at-openai", "at-gemini", "at-kimi"] {
+        for mark in ["gw1.", "__gw1", "gwc1.", "\"Z3cx", "no_issuer", "at-openai", "at-gemini", "at-kimi"] {
             assert!(!exchange.text().contains(mark), "{mark}: {}", said());
         }
         check_seals(&log[..at], exchange, left_out, &said);
