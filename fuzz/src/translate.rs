@@ -270,6 +270,7 @@ fn dialect(kind: usize) -> Dialect<'static> {
             _ => MemberSet::EMPTY.with("stop").and_then(|set| set.with("top_k")).unwrap_or_default(),
         },
         signed_calls: odd,
+        signs: kind & 8 == 0,
         quirks: &Quirks::PLAIN,
     }
 }
