@@ -10,7 +10,7 @@ use crate::wire::{Format, converse, messages};
 pub(super) fn keep<'a>(request: &mut Request<'a>, body: &'a str, format: Format) {
     // Cannot fail: the decoder has read the text.
     let Ok(source) = ClientText::read(body) else { return };
-    let name: fn(RawJson<'_>) -> Option<&'static str> = match format {
+    let name: ElementName = match format {
         Format::Messages => messages::request::split_element,
         Format::Converse => converse::request::split_element,
         Format::Chat | Format::Responses | Format::Generate => {
@@ -24,12 +24,16 @@ pub(super) fn keep<'a>(request: &mut Request<'a>, body: &'a str, format: Format)
     request.source = Some(Box::new(source));
 }
 
-fn join<'a>(
-    blocks: &mut Vec<Block<'a>>,
-    source: &ClientText<'a>,
-    name: fn(RawJson<'_>) -> Option<&'static str>,
-) {
+/// Type of an element whose whole text decides whether it is kept.
+const DOCUMENT: &str = "document";
+
+/// Returns the name of an element that is kept whole, by its type and its text.
+type ElementName = fn(&str, RawJson<'_>) -> Option<&'static str>;
+
+fn join<'a>(blocks: &mut Vec<Block<'a>>, source: &ClientText<'a>, name: ElementName) {
     let mut last = None;
+    // Document that is not kept whole: it is not read again for each of its parts.
+    let mut passed = None;
     blocks.retain_mut(|block| {
         let part = match block {
             Block::Text { text, .. } => text.escaped(),
@@ -41,13 +45,23 @@ fn join<'a>(
             }
             _ => return true,
         };
-        let whole = source.around(part).find_map(|element| Some((name(element)?, element)));
-        let Some((name, raw)) = whole else { return true };
         // The other blocks of the element follow the first one.
-        let at = raw.text().as_ptr();
-        if last.replace(at) == Some(at) {
+        let start = |raw: RawJson<'_>| raw.text().as_ptr();
+        if last.is_some_and(|at| source.around(part).any(|(_, raw)| start(raw) == at)) {
             return false;
         }
+        let whole = source.around(part).find_map(|(kind, element)| {
+            if passed == Some(start(element)) {
+                return None;
+            }
+            let name = name(kind, element);
+            if name.is_none() && kind == DOCUMENT {
+                passed = Some(start(element));
+            }
+            Some((name?, element))
+        });
+        let Some((name, raw)) = whole else { return true };
+        last = Some(start(raw));
         *block = Block::Opaque { name: JsonStr::from_escaped(name), raw };
         true
     });

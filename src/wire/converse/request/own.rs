@@ -7,7 +7,7 @@ use crate::json::{Cursor, RawJson};
 const SPLIT: [&str; 4] = ["document", "citationsContent", "searchResult", "guardContent"];
 
 /// Returns the name of an element that the decoder splits into several blocks; `None` for all others.
-pub fn split_element(element: RawJson<'_>) -> Option<&'static str> {
+pub fn split_element(_kind: &str, element: RawJson<'_>) -> Option<&'static str> {
     let mut json = Cursor::new(element.text());
     json.begin_object().ok()?;
     let key = json.next_key().ok()??;

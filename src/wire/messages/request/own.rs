@@ -5,7 +5,7 @@ use super::encode::RequestWriter;
 use crate::canonical::Block;
 use crate::json::{JsonStr, RawJson};
 use crate::wire::Format;
-use crate::wire::codec::{has_type, put_rest};
+use crate::wire::codec::put_rest;
 
 /// Members of a text block that the encoder writes.
 pub(super) const TEXT: &[&str] = &["type", "text", "cache_control"];
@@ -30,19 +30,19 @@ pub(super) const TOOL: &[&str] = &[
 
 /// Returns the type of an element that the decoder splits into several blocks; `None` for all others. A document that the
 /// gateway may have to fetch is a block of its own.
-pub fn split_element(element: RawJson<'_>) -> Option<&'static str> {
-    if has_type(element, "search_result") {
-        return Some("search_result");
+pub fn split_element(kind: &str, element: RawJson<'_>) -> Option<&'static str> {
+    match kind {
+        "search_result" => Some("search_result"),
+        "document" if !element.text().contains("\"url\"") => Some("document"),
+        _ => None,
     }
-    let is_split = has_type(element, "document") && !element.text().contains("\"url\"");
-    is_split.then_some("document")
 }
 
 impl<'a> RequestWriter<'_, '_, 'a> {
     /// Returns the client's element of one of these types that a part of its text is in.
     pub(super) fn element(&self, part: &str, kinds: &[&str]) -> Option<RawJson<'a>> {
         let source = self.request.source.as_deref()?;
-        source.around(part).find(|element| kinds.iter().any(|kind| has_type(*element, kind)))
+        source.around(part).find(|(kind, _)| kinds.contains(kind)).map(|(_, element)| element)
     }
 
     /// Returns the client's reasoning block if its own provider signed it: it goes back exactly as it is.
@@ -69,7 +69,7 @@ impl<'a> RequestWriter<'_, '_, 'a> {
 
     /// Returns the client's definition of a tool.
     pub(super) fn own_tool(&self, part: JsonStr<'_>) -> Option<RawJson<'a>> {
-        self.request.source.as_deref()?.around(part.escaped()).last()
+        self.request.source.as_deref()?.around(part.escaped()).last().map(|(_, tool)| tool)
     }
 
     /// Returns the client's definition of the provider's web search.
