@@ -130,8 +130,7 @@ impl Selection {
                 return false;
             }
             let dialect = self.upstream_route.dialect(target);
-            let text = body.text.make_contiguous();
-            return crate::wire::chat::request::fits(&text, &dialect);
+            return crate::wire::chat::request::fits(&body.text.make_contiguous(), &dialect);
         }
         if self.api == Api::Chat && self.upstream == Api::Chat && !self.asks {
             return self.accepts_edited(body, target);
