@@ -224,8 +224,8 @@ impl Scanner {
         }
     }
 
-    /// Notes the words that equal a string, and looks at it if it is a wanted value, of which it is the whole. `text` is `None` for a string of
-    /// several pieces that is too long for a word. Of a string with escapes this is the text behind the last one, so that
+    /// Notes the words that equal a string, and looks at it if it is the whole of a wanted value. `text` is `None` for a
+    /// string of several pieces that is too long for a word. Of a string with escapes this is the text behind the last one, so that
     /// a bit may be set wrongly; callers check the document itself.
     fn note_words(&mut self, text: Option<&[u8]>, is_whole: bool) {
         let MemberNames::Table(sought) = self.wanted else { return };

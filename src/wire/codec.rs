@@ -12,7 +12,7 @@ use super::loss::{self, LossPolicy};
 use super::watch::members;
 use crate::canonical::{Index, IndexKey};
 use crate::error::{ApiError, ErrorKind};
-use crate::json::{Cursor, EscapedString, JsonStr, RawJson, Sink, Writer};
+use crate::json::{Cursor, EscapedString, JsonStr, RawJson, Scanner, Sink, Writer};
 
 /// Options of a response encoder: facts that the response itself does not hold. The same for streams and whole
 /// responses.
@@ -221,6 +221,13 @@ impl LossNotes {
     pub fn take_refusal(&mut self) -> Option<Box<ApiError>> {
         self.refusal.take()
     }
+}
+
+/// Returns whether a text is exactly one JSON object. Read strictly: arguments that a model wrote are put into a request or
+/// a response as they are, which must stay valid JSON.
+pub fn is_object(text: &str) -> bool {
+    let mut scanner = Scanner::new(&[]);
+    scanner.push(text.as_bytes()).is_ok() && scanner.finish().is_ok()
 }
 
 /// Returns the member `type` of an object. Empty if it has none.

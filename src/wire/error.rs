@@ -87,7 +87,9 @@ impl ProviderError {
             match key.escaped() {
                 "message" | "Message" | "msg" | "error_msg" => self.read_message(value, depth),
                 // OAuth, RFC 6749: the word is in `error`.
-                "error_description" => self.message = text_of(value).unwrap_or_default(),
+                "error_description" => {
+                    self.message = text_of(value).unwrap_or(std::mem::take(&mut self.message))
+                }
                 "metadata" if depth > 0 => self.read_metadata(value, depth)?,
                 "error" | "detail" | "errors" => self.read_nested(value, depth + 1)?,
                 // AWS: `namespace#ValidationException`.

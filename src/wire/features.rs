@@ -369,12 +369,6 @@ impl Body {
 
     /// Returns whether a call of the model has no signature, where the first one of each content must have one.
     fn has_unsigned_call(&self) -> bool {
-        let named = |names: [&str; 2]| names.into_iter().map(|name| self.occurrences(name)).sum::<usize>();
-        if named(["\"functionCall\"", "\"function_call\""])
-            <= named(["\"thoughtSignature\"", "\"thought_signature\""])
-        {
-            return false;
-        }
         let Some(content) = self.member(CONTENT) else { return false };
         let text = self.text.view(content.value.clone());
         let mut is_unsigned = false;

@@ -194,3 +194,34 @@ fn document_with_arguments_that_mean_none_has_a_call_with_an_empty_object() {
         }
     }
 }
+
+/// A model writes what is nearly JSON; the request stays valid, and the text is in it.
+#[test]
+fn arguments_that_are_nearly_json_leave_the_request_valid() {
+    use crate::provider::ProviderKind::{Anthropic, Bedrock, Gemini, OpenAi};
+    for text in [r#"{"days":3.5e in0}"#, "{oops}", r#"{"a":01}"#, r#"{"a":[}]}"#, r#"{"a" 1}"#] {
+        let chat = json!({"model": "m", "messages": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "f", "arguments": text}}]},
+            {"role": "tool", "tool_call_id": "c", "content": "r"}]});
+        let responses = json!({"model": "m", "input": [
+            {"role": "user", "content": "Hi"},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": text},
+            {"type": "function_call_output", "call_id": "c", "output": "r"}]});
+        for (from, body) in [(Format::Chat, &chat), (Format::Responses, &responses)] {
+            for (kind, model, to) in [
+                (OpenAi, "gpt-4.1", Format::Chat),
+                (Anthropic, "claude-sonnet-4-5", Format::Messages),
+                (OpenAi, "gpt-5.2", Format::Responses),
+                (Gemini, "gemini-2.5-flash", Format::Generate),
+                (Bedrock, "anthropic.claude-sonnet-4-5-v1:0", Format::Converse),
+            ] {
+                // It is parsed there.
+                let (sent, _) = super::requests::sent(kind, model, from, to, body);
+                let inside = json!(text).to_string();
+                assert!(sent.to_string().contains(inside.trim_matches('"')), "{from} to {to}: {sent}");
+            }
+        }
+    }
+}

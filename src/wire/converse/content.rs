@@ -3,7 +3,7 @@
 use crate::canonical::answer::CitationOwned;
 use crate::canonical::{BlockKind, Delta, Event, ToolKind};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, Writer};
-use crate::wire::codec::make_id;
+use crate::wire::codec::{is_object, make_id};
 use crate::wire::watch::members;
 
 /// Open block of a response.
@@ -315,12 +315,6 @@ impl ServerBlock {
 fn inside(text: &str, open: char, close: char) -> &str {
     let inside = text.trim().strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
     inside.unwrap_or_default().trim()
-}
-
-/// Returns whether a text is one JSON object.
-pub(super) fn is_object(text: &str) -> bool {
-    let mut json = Cursor::new(text);
-    text.trim_ascii_start().starts_with('{') && json.skip().and_then(|()| json.end()).is_ok()
 }
 
 /// Returns the member `format` of a media block.

@@ -2,8 +2,8 @@
 
 use super::signature;
 use crate::canonical::{SealedSignature, ToolKind};
-use crate::json::{JsonStr, RawJson, Scanner, Sink, Writer, with_whole_characters};
-use crate::wire::codec::{ReplyOptions, bare_id, make_id};
+use crate::json::{JsonStr, RawJson, Sink, Writer, with_whole_characters};
+use crate::wire::codec::{ReplyOptions, bare_id, is_object, make_id};
 
 /// Members that only parts of this format have. An opaque block with one of these names is a part of this format.
 const OWN: [&str; 10] = [
@@ -52,12 +52,6 @@ pub(super) fn arguments(text: JsonStr<'_>, kind: ToolKind, json: &mut Writer<'_,
     } else {
         json.begin_object().key("_raw").paste(text).end_object();
     }
-}
-
-/// Returns whether a text is exactly one JSON object, strictly parsed.
-pub(super) fn is_object(text: &str) -> bool {
-    let mut scanner = Scanner::new(&[]);
-    scanner.push(text.as_bytes()).is_ok() && scanner.finish().is_ok()
 }
 
 /// Complete call.

@@ -332,3 +332,20 @@ fn ids_of_encrypted_reasoning_are_no_ids_of_calls() {
     assert_eq!(held(call(&long), "call_1"), Features::LONG_ID);
     assert_eq!(held(call("call_1"), &long), Features::LONG_ID);
 }
+
+#[test]
+fn own_format_unsigned_call_is_found_beside_signed_texts() {
+    let body = request(
+        Api::Generate,
+        json!([
+            {"role": "user", "parts": [{"text": "a"}]},
+            {"role": "model", "parts": [{"text": "b", "thoughtSignature": "Q2E="}, {"text": "c", "thoughtSignature": "Q2I="}]},
+            {"role": "user", "parts": [{"text": "d"}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]},
+        ]),
+    );
+    let sent = sent(Api::Generate, &body);
+    assert!(sent["contents"][3]["parts"][0]["thoughtSignature"].is_string(), "{sent}");
+    assert_eq!(sent["contents"][1], body["contents"][1]);
+}

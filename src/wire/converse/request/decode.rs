@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
         })?;
         // The schema is the text of an object, as a string.
         let is_schema = |schema: &RawJson<'_>| match schema.as_str() {
-            Some(text) => crate::wire::converse::content::is_object(&text.decode()),
+            Some(text) => crate::wire::codec::is_object(&text.decode()),
             None => schema.text().starts_with('{'),
         };
         let must_be = "a string with a JSON object";

@@ -4,14 +4,13 @@ use base64_simd::STANDARD;
 use bytes::BytesMut;
 
 use super::super::citation;
-use super::super::content::is_object;
 use super::super::media::MediaKind;
 use crate::canonical::answer::CitationOwned;
 use crate::canonical::seal::UNSIGNED;
 use crate::canonical::{BlockKind, Delta, SealedSignature, ToolKind};
 use crate::framing::event_stream::MessageWriter;
 use crate::json::{Cursor, JsonStr, RawJson, Sink, Writer, push_escaped, with_whole_characters};
-use crate::wire::codec::ReplyOptions;
+use crate::wire::codec::{ReplyOptions, is_object};
 use crate::wire::watch::members;
 
 /// Headers of an event, in Bedrock's order. The number in front of the name is its length.

@@ -11,7 +11,7 @@ use crate::canonical::{
 };
 use crate::json::{JsonStr, RawJson, RopeBuilder, Writer, with_whole_characters};
 use crate::wire::Format;
-use crate::wire::codec::LossNotes;
+use crate::wire::codec::{LossNotes, is_object};
 use crate::wire::generate::{part, signature};
 
 /// Text of a part that the format requires and the conversation does not have.
@@ -317,7 +317,7 @@ impl<'r> Contents<'_, '_, 'r> {
         // Results are long, and most of them are plain text: only what may be an object is decoded.
         if !error && text.may_be_object() {
             let plain = text.decode();
-            if part::is_object(&plain) {
+            if is_object(&plain) {
                 self.json.raw(RawJson::from_text(&with_whole_characters(plain.trim())));
                 return;
             }
