@@ -59,6 +59,9 @@ impl RequestFeatures {
     /// A member that other providers have added to the format of its maker.
     pub const ADDED_MEMBER: RequestFeatures = RequestFeatures(1 << 19);
 
+    /// A member that other providers have added to the messages of a conversation.
+    pub const MESSAGE_MEMBER: RequestFeatures = RequestFeatures(1 << 28);
+
     /// A signature without an envelope.
     pub const SIGNED: RequestFeatures = RequestFeatures(1 << 27);
 

@@ -81,7 +81,9 @@ impl Provider {
         let known = self.known(model);
         let dialect = self.usual_dialect(api, model, &known);
         let prefill = self.prefill.unwrap_or(dialect.prefill);
-        let dialect = Dialect { prefill, ..dialect };
+        // None of these providers signs anything in chat completions.
+        let signs = dialect.signs && !super::refusals::refuses_message_members(self.preset, api);
+        let dialect = Dialect { prefill, signs, ..dialect };
         Dialect { refuses: super::refusals::refused(self, api, &dialect, &known), ..dialect }
     }
 

@@ -28,6 +28,30 @@ const OPENAI: Features = Features::ROOT_UNION;
 /// OpenAI, chat completions: 400 "Unrecognized request argument supplied: thinking", also for a null (OpenAI API, November 2026).
 const OPENAI_CHAT: Features = OPENAI.with(Features::LONG_ID).with(Features::ADDED_MEMBER);
 
+/// Providers of chat completions that take no members of messages but OpenAI's and their own name of reasoning: 400
+/// "Additional properties are not allowed ('...' was unexpected) - 'messages.1'" (OpenAI's models at Azure), 422 "extra_forbidden" (Mistral), 400 "property ... is unsupported" (Groq),
+/// "Extra inputs are not permitted" (Fireworks); the others ignore them, and what another provider has signed is none of their
+/// business (the providers' pages "Create chat completion", November 2026).
+const OWN_MEMBERS_ONLY: [Preset; 12] = [
+    Preset::OpenAi,
+    Preset::Azure,
+    Preset::Mistral,
+    Preset::Groq,
+    Preset::Fireworks,
+    Preset::DeepSeek,
+    Preset::Moonshot,
+    Preset::Glm,
+    Preset::Qwen,
+    Preset::Ark,
+    Preset::Vllm,
+    Preset::Ollama,
+];
+
+/// Returns whether a provider of chat completions takes no members of messages that others have added.
+pub(super) fn refuses_message_members(preset: Preset, api: Api) -> bool {
+    api == Api::Chat && OWN_MEMBERS_ONLY.contains(&preset)
+}
+
 /// Returns what a model refuses in requests of the API's format.
 pub(super) fn refused(provider: &Provider, api: Api, dialect: &Dialect<'_>, known: &KnownModel) -> Features {
     let is_openai = matches!(provider.preset, Preset::OpenAi | Preset::Azure);
@@ -57,6 +81,7 @@ pub(super) fn refused(provider: &Provider, api: Api, dialect: &Dialect<'_>, know
     Features::ENVELOPE
         .with(of_api)
         .with(efforts)
+        .with(Features::MESSAGE_MEMBER.when(refuses_message_members(provider.preset, api)))
         .with(Features::IMAGE.when(!dialect.image_input))
         .with(Features::OUTPUT_LIMIT.when(dialect.most_output.is_some()))
 }

@@ -71,6 +71,10 @@ const OWN: [&str; 9] = [
     "verbosity",
 ];
 
+/// Members that hosts and other gateways have added to messages and calls.
+const FOREIGN: [&str; 4] =
+    ["extra_content", "provider_specific_fields", "reasoning_details", "thinking_blocks"];
+
 const USUAL: Provider = Provider {
     name: "",
     refuses: &[],
@@ -386,6 +390,16 @@ fn one(provider: &Provider, message: &Value, images: bool, needs_reasoning: bool
         ["system", "user", "assistant", "tool"].contains(&role) || provider.developer && role == "developer";
     if !is_known {
         return refuse(format!("role: '{role}' is not known"));
+    }
+    // A host that sells other providers' models reads them; the rest know none of them.
+    if !matches!(provider.name, "openrouter" | "together" | "xai") {
+        let calls = message["tool_calls"].as_array().into_iter().flatten();
+        let objects = calls.flat_map(|call| [call, &call["function"]]).chain([message]);
+        for object in objects {
+            if let Some(name) = FOREIGN.iter().find(|name| object.get(**name).is_some()) {
+                return refuse(format!("{name}: extra_forbidden"));
+            }
+        }
     }
     for name in provider.message_refuses {
         // Messages of tools have the tool's name.

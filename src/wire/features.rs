@@ -123,7 +123,10 @@ impl Body {
                 let is_added = asked.intersects(Features::ADDED_MEMBER)
                     && chat::ADDED.iter().any(|index| self.member(*index).is_some());
                 let sampling = self.sampling([chat::TEMPERATURE, chat::TOP_P]);
-                found.with(sampling).with(Features::ADDED_MEMBER.when(is_added))
+                found
+                    .with(sampling)
+                    .with(Features::ADDED_MEMBER.when(is_added))
+                    .with(Features::MESSAGE_MEMBER.when(has(chat::MESSAGE_MEMBER)))
             }
             Api::Messages => found.with(self.messages_features(asked)),
             Api::Responses => found.with(self.sampling([responses::TEMPERATURE, responses::TOP_P])),
@@ -162,7 +165,9 @@ impl Body {
             Api::Responses => elements.with(settings),
             Api::Generate => PROVENANCE.with(settings).with(Features::OUTPUT_LIMIT),
             Api::Converse => elements,
-            Api::Chat => settings.with(Features::IMAGE).with(Features::OUTPUT_LIMIT),
+            Api::Chat => {
+                settings.with(Features::IMAGE).with(Features::OUTPUT_LIMIT).with(Features::MESSAGE_MEMBER)
+            }
             _ => Features::NONE,
         };
         held.without(edited) == Features::NONE

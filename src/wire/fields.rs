@@ -144,6 +144,10 @@ static CHAT_SOUGHT: WantedMembers = WantedMembers::new(
         name("anyOf", 5, 5),
         name("allOf", 5, 5),
         name("image_url", 5, 5),
+        name("reasoning_content", 3, 3),
+        name("reasoning", 3, 3),
+        name("provider_specific_fields", 3, 6),
+        name("extra_content", 3, 5),
     ],
 )
 .with_values(&[
@@ -170,6 +174,8 @@ pub(super) mod chat {
     pub(in crate::wire) const UNION: u32 = 0b1_1100;
     /// An image in a message.
     pub(in crate::wire) const IMAGE: u32 = 1 << 5;
+    /// Members that other providers have added to messages.
+    pub(in crate::wire) const MESSAGE_MEMBER: u32 = 0b11 | 0b1111 << 6;
 }
 static CHAT: Fields = Fields {
     sought: &CHAT_SOUGHT,

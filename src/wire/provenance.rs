@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::codec::make_id;
 use super::spelling::{MemberRange, Respelling, elements, find, member_ranges};
-use super::{Api, converse, generate};
+use super::{Api, chat, converse, generate};
 use crate::canonical::seal::{RenamedCallId, SignedCallId, is_marked};
 use crate::canonical::{Dialect, ProviderSignature, RequestFeatures};
 use crate::json::JsonStr;
@@ -21,6 +21,7 @@ pub(super) fn edit(api: Api, text: &str, at: usize, dialect: &Dialect<'_>, out: 
         Api::Responses => edits.responses(text, at),
         Api::Generate => edits.generate(text, at),
         Api::Converse => edits.converse(text, at),
+        Api::Chat => edits.chat(text, at),
         _ => {}
     }
 }
@@ -189,6 +190,26 @@ impl Edits<'_, '_> {
         });
     }
 
+    /// Removes the members of messages and calls that other providers have added.
+    fn chat(self, text: &str, at: usize) {
+        for (message, place) in elements(text, at) {
+            let members = member_ranges(message.text(), place.start);
+            self.out.remove_added(&members, self.dialect);
+            let Some(calls) = find(&members, "tool_calls").filter(|list| list.value.text().starts_with('['))
+            else {
+                continue;
+            };
+            for (call, place) in elements(calls.value.text(), calls.at.start) {
+                let members = member_ranges(call.text(), place.start);
+                self.out.remove_added(&members, self.dialect);
+                if let Some(function) = find(&members, "function") {
+                    let members = member_ranges(function.value.text(), function.at.start);
+                    self.out.remove_added(&members, self.dialect);
+                }
+            }
+        }
+    }
+
     fn responses(self, text: &str, at: usize) {
         let mut edits = self;
         let items = elements(text, at);
@@ -211,6 +232,24 @@ impl Edits<'_, '_> {
         }
         let places: Vec<Range<usize>> = items.into_iter().map(|(_, place)| place).collect();
         edits.out.remove_elements(&places, &removed);
+    }
+}
+
+impl Respelling {
+    fn remove_added(&mut self, members: &[MemberRange<'_>], dialect: &Dialect<'_>) {
+        let is_refused = |place: &MemberRange<'_>| !chat::request::takes_in_message(place.name, dialect);
+        let removed: Vec<usize> = members
+            .iter()
+            .enumerate()
+            .filter(|(_, place)| is_refused(place))
+            .map(|(index, _)| index)
+            .collect();
+        for place in removed.iter().filter_map(|index| members.get(*index)) {
+            if !place.value.is_void() {
+                self.note_dropped(chat::request::loss_in_message(place.name));
+            }
+        }
+        self.remove(members, &removed);
     }
 }
 

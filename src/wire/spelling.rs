@@ -277,7 +277,7 @@ impl Body {
             }
             out.clamped.push("max_tokens");
         }
-        if held.intersects(features::PROVENANCE)
+        if held.intersects(features::PROVENANCE.with(RequestFeatures::MESSAGE_MEMBER))
             && let Some(content) = self.top(super::fields::CONTENT, text)
         {
             provenance::edit(self.api, content.text(), content.at.start, dialect, out);

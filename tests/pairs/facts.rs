@@ -27,6 +27,7 @@ pub(crate) const FACTS: &[Fact] = &[
     ("reasoning of a text", |talk| {
         (talk.history, talk.reasoned) = (History::Texts, Some(Reasoned::Foreign));
     }),
+    ("members of another host", |talk| (talk.history, talk.hosted) = (History::Calls, true)),
     ("result at the end", |talk| (talk.history, talk.ends_with_result) = (History::Calls, true)),
     ("two calls", |talk| (talk.history, talk.two_calls) = (History::Calls, true)),
     ("failed call", |talk| (talk.history, talk.failed) = (History::Calls, true)),

@@ -112,6 +112,18 @@ impl Talk {
             if self.reasoned.is_some() {
                 answer["reasoning_content"] = "Hm.".into();
             }
+            if self.hosted {
+                answer["reasoning"] = "Hm.".into();
+                answer["reasoning_details"] =
+                    json!([{"type": "reasoning.encrypted", "data": "AAAA", "format": "x-v1", "index": 0}]);
+                answer["thinking_blocks"] =
+                    json!([{"type": "thinking", "thinking": "Hm.", "signature": "BBBB"}]);
+                answer["provider_specific_fields"] = json!({"citations": null});
+                for call in answer["tool_calls"].as_array_mut().into_iter().flatten() {
+                    call["extra_content"] = json!({"google": {"thought_signature": "CCCC"}});
+                    call["function"]["provider_specific_fields"] = json!({"thought_signature": "CCCC"});
+                }
+            }
             turns.push(answer);
             if self.called() {
                 for id in self.ids() {

@@ -38,6 +38,8 @@ pub(crate) struct Talk {
     pub(crate) two_calls: bool,
     pub(crate) failed: bool,
     pub(crate) reasoned: Option<Reasoned>,
+    /// Another host has answered, and added members of its own to the format.
+    pub(crate) hosted: bool,
     pub(crate) system: bool,
     /// Role of instructions behind the first turn.
     pub(crate) middle: Option<&'static str>,

@@ -125,7 +125,8 @@ impl Selection {
         let Ok(target) = self.target() else { return true };
         if self.needs_adaptation() {
             // What another model has left in the conversation; members are judged below.
-            let held = self.held(body).without(RequestFeatures::ADDED_MEMBER);
+            let members = RequestFeatures::ADDED_MEMBER.with(RequestFeatures::MESSAGE_MEMBER);
+            let held = self.held(body).without(members);
             if !body.is_settled_by_edits(held) {
                 return false;
             }

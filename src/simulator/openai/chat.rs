@@ -213,6 +213,7 @@ fn conversation(messages: &[Value]) -> Result<Conversation, ApiError> {
         if !message.is_object() {
             return Err(wrong_type(&path, "an object", message));
         }
+        super::tools::check_message(message, at)?;
         let fields = Fields(message);
         let role =
             message.get("role").and_then(Value::as_str).ok_or_else(|| missing(&format!("{path}.role")))?;

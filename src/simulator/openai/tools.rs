@@ -157,3 +157,26 @@ pub(super) fn check_call_id<'i>(id: &'i str, path: &str, most: usize) -> Result<
     .param(path.to_owned())
     .code("string_above_max_length"))
 }
+
+/// Members that other providers have added to messages and calls. Azure's API refuses what it does not know: "Additional
+/// properties are not allowed ('is_example' was unexpected) - 'messages.0'" (deepsense-ai/db-ally#95, openai/openai-node#1161).
+const ADDED: [&str; 6] = [
+    "extra_content",
+    "provider_specific_fields",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "thinking_blocks",
+];
+
+/// Refuses a message with members that other providers have added.
+pub(super) fn check_message(message: &Value, at: usize) -> Result<(), ApiError> {
+    let calls = message["tool_calls"].as_array().into_iter().flatten();
+    let objects = calls.flat_map(|call| [call, &call["function"]]).chain([message]);
+    match objects.flat_map(|object| ADDED.into_iter().filter(|name| object.get(*name).is_some())).next() {
+        Some(name) => Err(ApiError::invalid(format!(
+            "Additional properties are not allowed ('{name}' was unexpected) - 'messages.{at}'"
+        ))),
+        None => Ok(()),
+    }
+}

@@ -293,7 +293,8 @@ fn mapping_4_turn_of_reasoning_only_is_left_out() {
         for end in [&[&call, &output][..], &[&answer, &b]] {
             let with: Vec<&Value> = [&a, &hm].into_iter().chain(end.iter().copied()).collect();
             let sent = said(&with).to_string();
-            assert!(sent.contains("c2lnbmF0dXJl"), "{sent}");
+            // OpenAI's chat completions have no place for it.
+            assert_eq!(sent.contains("c2lnbmF0dXJl"), target.2 != Format::Chat, "{sent}");
         }
     }
 }

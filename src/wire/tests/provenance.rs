@@ -349,3 +349,36 @@ fn own_format_unsigned_call_is_found_beside_signed_texts() {
     assert!(sent["contents"][3]["parts"][0]["thoughtSignature"].is_string(), "{sent}");
     assert_eq!(sent["contents"][1], body["contents"][1]);
 }
+
+#[test]
+fn own_format_chat_members_that_other_providers_added_to_messages_are_removed() {
+    let turn = |added: Value| {
+        let mut answer = json!({"role": "assistant", "content": "a", "refusal": null, "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"reasoning\":1}"}}]});
+        if let Some(members) = added.as_object() {
+            answer.as_object_mut().unwrap().extend(members.clone());
+            answer["tool_calls"][0]["extra_content"] = json!({"google": {"thought_signature": "S"}});
+            answer["tool_calls"][0]["function"]["provider_specific_fields"] =
+                json!({"thought_signature": "S"});
+        }
+        json!({"model": "m", "messages": [{"role": "user", "content": "q"}, answer,
+            {"role": "tool", "tool_call_id": "c", "content": "reasoning"}], "x": [1, {"reasoning": null}]})
+    };
+    let added = json!({"reasoning_content": "hm", "reasoning": "hm", "reasoning_details": [{"data": "D"}],
+        "thinking_blocks": [{"signature": "S"}], "provider_specific_fields": {"a": 1},
+        "extra_content": {"google": {"thought_signature": "S"}}});
+    let target = Dialect { refuses: Features::ENVELOPE.with(Features::MESSAGE_MEMBER), ..dialect() };
+    let body = read(Api::Chat, &turn(added.clone()), usize::MAX);
+    assert!(body.is_settled_by_edits(body.held(target.refuses, None)));
+    let sent: Value = serde_json::from_str(&applied(&body, &target)).unwrap();
+    assert_eq!(sent, turn(Value::Null));
+    assert_eq!(body.respelled(&target).dropped, ["thinking_block", "thinking_signature"]);
+    // A provider that wants reasoning back gets it under its own name.
+    let wants = Dialect { reasoning_replay: true, ..target.clone() };
+    let sent: Value = serde_json::from_str(&applied(&body, &wants)).unwrap();
+    assert_eq!(sent["messages"][1]["reasoning_content"], "hm");
+    assert!(sent["messages"][1].get("reasoning").is_none() && !sent.to_string().contains("\"S\""));
+    // One that takes everything gets what the client sent.
+    let open = Dialect { refuses: Features::ENVELOPE, ..target };
+    assert_eq!(applied(&body, &open), turn(added).to_string());
+}

@@ -1,6 +1,8 @@
 //! Members that other providers of chat completions have added to OpenAI's: those that a provider with a closed list of members
 //! refuses.
 
+use crate::canonical::{Dialect, RequestFeatures};
+
 /// Members of the top level, as the providers' pages of November 2026 name them (docs/providers.md).
 const ADDED: [&str; 38] = [
     "add_generation_prompt",
@@ -46,6 +48,30 @@ const ADDED: [&str; 38] = [
 /// Returns whether another provider than OpenAI has added a member.
 pub fn is_added(name: &str) -> bool {
     ADDED.binary_search(&name).is_ok()
+}
+
+/// Returns whether a provider takes a member of a message, of a call or of its function. Reasoning goes back to providers that
+/// want it, under their own name; the rest is for who has added it, or says that it takes everything.
+pub fn takes_in_message(name: &str, dialect: &Dialect<'_>) -> bool {
+    if !dialect.refuses.intersects(RequestFeatures::MESSAGE_MEMBER) {
+        return true;
+    }
+    let own = dialect.quirks.member("reasoning_content");
+    match name {
+        // Servers that have renamed the member read the older name, too.
+        "reasoning_content" => dialect.reasoning_replay && !dialect.lacks(name),
+        "reasoning" => dialect.reasoning_replay && name == own,
+        "reasoning_details" | "thinking_blocks" | "provider_specific_fields" | "extra_content" => false,
+        _ => true,
+    }
+}
+
+/// Returns the element that is lost with such a member.
+pub fn loss_in_message(name: &str) -> &'static str {
+    match name {
+        "reasoning_content" | "reasoning" => "thinking_block",
+        _ => "thinking_signature",
+    }
 }
 
 #[cfg(test)]

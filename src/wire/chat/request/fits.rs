@@ -3,7 +3,7 @@
 //! Most clients of such a provider are written for it, and their requests pass unchanged. A request with an element
 //! that the provider refuses is decoded and encoded again for it.
 
-use super::extensions::is_added;
+use super::extensions::{is_added, takes_in_message};
 use crate::canonical::dialect::{ReasoningSupport, SamplingSupport, Structured};
 use crate::canonical::{Dialect, Effort, RequestFeatures};
 use crate::json::{Cursor, JsonError, JsonStr, RawJson, ValueKind};
@@ -119,16 +119,24 @@ impl Fit<'_, '_> {
                     self.fits &= !habits.joins_texts || others > 0 || texts == 0;
                 }
                 "prefix" | "partial" => marked = json.raw()?.as_bool() == Some(true),
-                "tool_calls" => called = !json.raw()?.is_void(),
+                "tool_calls" => {
+                    let calls = json.raw()?;
+                    called = !calls.is_void();
+                    self.calls(calls);
+                }
                 "tool_call_id" if habits.nine_letter_ids => {
                     let id = json.raw()?.as_str().unwrap_or_default();
                     self.fits &= id.escaped().len() == 9;
                 }
                 name @ ("reasoning_content" | "reasoning") => {
                     reasons = !json.raw()?.is_void();
-                    self.fits &= !(reasons && self.dialect.lacks(name));
+                    self.fits &=
+                        !(reasons && self.dialect.lacks(name)) && takes_in_message(name, self.dialect);
                 }
-                _ => json.skip()?,
+                name => {
+                    self.fits &= takes_in_message(name, self.dialect);
+                    json.skip()?;
+                }
             }
             Ok(())
         })?;
@@ -150,6 +158,25 @@ impl Fit<'_, '_> {
         // The encoder adds the reasoning member that the provider requires.
         self.fits &= !(called && habits.calls_need_reasoning && !reasons);
         Ok(())
+    }
+
+    /// Checks the members of calls and of their functions.
+    fn calls(&mut self, calls: RawJson<'_>) {
+        if !self.dialect.refuses.intersects(RequestFeatures::MESSAGE_MEMBER) {
+            return;
+        }
+        let _ = elements(&mut Cursor::new(calls.text()), |json| {
+            members(json, |key, json| {
+                self.fits &= takes_in_message(key.escaped(), self.dialect);
+                if !key.is("function") {
+                    return json.skip();
+                }
+                members(json, |key, json| {
+                    self.fits &= takes_in_message(key.escaped(), self.dialect);
+                    json.skip()
+                })
+            })
+        });
     }
 
     fn tool(&mut self, json: &mut Cursor<'_>) -> Result<(), JsonError> {

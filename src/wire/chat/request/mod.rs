@@ -23,5 +23,5 @@ mod tools;
 
 pub use decode::decode;
 pub use encode::encode;
-pub use extensions::is_added;
+pub use extensions::{is_added, loss_in_message, takes_in_message};
 pub use fits::fits;
