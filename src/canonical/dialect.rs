@@ -55,6 +55,9 @@ pub struct Dialect<'d> {
     pub reasoning_replay: bool,
     /// Whether the model may sign its reasoning. If not, no signature in a conversation is its own.
     pub signs: bool,
+    /// Whether signatures of the model's responses get an envelope in the target's own format, too. Otherwise they could not be
+    /// told from those of the provider that defined the format. The model itself takes reasoning of any issuer.
+    pub own_envelopes: bool,
     /// Whether media may be given by URL, in formats where not every model can fetch it.
     pub media_urls: bool,
     /// Whether the model reads images.
@@ -267,6 +270,7 @@ impl<'d> Dialect<'d> {
             prefill: false,
             reasoning_replay: false,
             signs: true,
+            own_envelopes: false,
             media_urls: true,
             image_input: true,
             parallel_tool_calls: true,

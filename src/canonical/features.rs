@@ -62,6 +62,15 @@ impl RequestFeatures {
     /// A member that other providers have added to the messages of a conversation.
     pub const MESSAGE_MEMBER: RequestFeatures = RequestFeatures(1 << 28);
 
+    /// [`ENVELOPE`](RequestFeatures::ENVELOPE) at a target that takes reasoning of any issuer: edits settle it in any case.
+    pub const SEALED: RequestFeatures = RequestFeatures(1 << 29);
+
+    /// A call without a result right behind it, or a result without its call.
+    pub const UNMATCHED_CALL: RequestFeatures = RequestFeatures(1 << 30);
+    /// Features that are looked for only after a refusal, or at a target that the gateway chose: the whole conversation is
+    /// read for them.
+    pub const SOUGHT_LATE: RequestFeatures = RequestFeatures::UNMATCHED_CALL;
+
     /// A signature without an envelope.
     pub const SIGNED: RequestFeatures = RequestFeatures(1 << 27);
 

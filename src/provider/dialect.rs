@@ -212,7 +212,9 @@ pub(super) fn messages<'d>(base: Dialect<'d>, known: &KnownModel) -> Dialect<'d>
     if !known.is_of(ANTHROPIC) {
         // The subset that servers of other models implement.
         let reasoning = ReasoningSupport::Budget { min: 1_024, max: 128_000, off: true };
-        return Dialect { reasoning, max_output: 8_192, system_in_middle: false, ..base };
+        // Only Claude is served in this format by cloud platforms.
+        let own_envelopes = *base.quirks == Quirks::PLAIN;
+        return Dialect { reasoning, max_output: 8_192, system_in_middle: false, own_envelopes, ..base };
     }
     let base = Dialect { system_follows_user: true, max_call_id: Some(64), ..base };
     known.apply(base, Api::Messages, false)

@@ -52,6 +52,11 @@ pub(super) fn refuses_message_members(preset: Preset, api: Api) -> bool {
     api == Api::Chat && OWN_MEMBERS_ONLY.contains(&preset)
 }
 
+/// Every provider: 400 "`tool_use` ids were found without `tool_result` blocks immediately after", "unexpected `tool_use_id`
+/// found in `tool_result` blocks" (Claude), "An assistant message with 'tool_calls' must be followed by tool messages", "No tool
+/// output found for function call" (OpenAI), "function response parts ... equal to the number of function call parts" (Google).
+const UNMATCHED: Features = Features::UNMATCHED_CALL;
+
 /// Returns what a model refuses in requests of the API's format.
 pub(super) fn refused(provider: &Provider, api: Api, dialect: &Dialect<'_>, known: &KnownModel) -> Features {
     let is_openai = matches!(provider.preset, Preset::OpenAi | Preset::Azure);
@@ -70,6 +75,8 @@ pub(super) fn refused(provider: &Provider, api: Api, dialect: &Dialect<'_>, know
         Api::Chat if matches!(provider.preset, Preset::Mistral | Preset::Groq | Preset::Fireworks) => {
             Features::ADDED_MEMBER
         }
+        // What Claude signed, before the gateway put envelopes around what others sign.
+        Api::Messages if dialect.own_envelopes => Features::SIGNED.when(known.facts.maker.is_some()),
         Api::Chat | Api::Messages | Api::Responses => Features::NONE,
         _ => return Features::NONE,
     };
@@ -78,9 +85,11 @@ pub(super) fn refused(provider: &Provider, api: Api, dialect: &Dialect<'_>, know
         Api::Chat | Api::Responses if is_openai => of_efforts(dialect).with(of_fixed(dialect, known)),
         _ => Features::NONE,
     };
-    Features::ENVELOPE
+    let envelope = if dialect.own_envelopes { Features::SEALED } else { Features::ENVELOPE };
+    envelope
         .with(of_api)
         .with(efforts)
+        .with(UNMATCHED)
         .with(Features::MESSAGE_MEMBER.when(refuses_message_members(provider.preset, api)))
         .with(Features::IMAGE.when(!dialect.image_input))
         .with(Features::OUTPUT_LIMIT.when(dialect.most_output.is_some()))

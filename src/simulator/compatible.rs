@@ -275,7 +275,30 @@ fn check(provider: &Provider, model: Option<&OpenRules>, images: bool, body: &Va
     for (at, message) in messages.iter().enumerate() {
         one(provider, message, images, needs_reasoning).map_err(|why| format!("messages[{at}]: {why}"))?;
     }
+    answered(messages)?;
     if provider.strict_turns { order(messages) } else { Ok(()) }
+}
+
+/// Checks that each call has its result right behind it ("An assistant message with 'tool_calls' must be followed by tool messages
+/// responding to each 'tool_call_id'", DeepSeek, Moonshot, GLM; "Not the same number of function calls and responses", Mistral).
+fn answered(messages: &[Value]) -> Checked {
+    let mut open: Vec<&str> = Vec::new();
+    for message in messages {
+        if message["role"] == "tool" {
+            let id = message["tool_call_id"].as_str().unwrap_or_default();
+            match open.iter().position(|call| *call == id) {
+                Some(at) => drop(open.remove(at)),
+                None => return refuse(format!("the result '{id}' has no call")),
+            }
+            continue;
+        }
+        if !open.is_empty() {
+            return refuse("tool_calls must be followed by tool messages");
+        }
+        let calls = message["tool_calls"].as_array().into_iter().flatten();
+        open.extend(calls.filter_map(|call| call["id"].as_str()));
+    }
+    if open.is_empty() { Ok(()) } else { refuse("tool_calls must be followed by tool messages") }
 }
 
 /// Returns whether a member has the value that it has if it is absent.

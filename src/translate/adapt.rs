@@ -8,7 +8,7 @@ use super::fit::fit;
 use super::history;
 use super::remote_parts::refuse_stored_media;
 use super::restore::Restore;
-use super::{hosted_choice, search_texts};
+use super::{hosted_choice, search_texts, unanswered};
 use crate::canonical::dialect::{ReasoningParameter, Structured};
 use crate::canonical::{
     Block, Dialect, Index, IndexKey, MediaSource, OutputFormat, Request, RequestFeatures, Role, Thinking,
@@ -46,6 +46,7 @@ pub(super) fn adapt<'a>(
     restore.tagged = dialect.think_tags;
     count_choices(request, notes);
     refuse_stored_media(request, notes);
+    unanswered::settle(request, notes, bump);
     search_texts::write(request, dialect, notes);
     hosted_choice::recognize(request, notes);
     call_ids::settle(request, dialect, bump);

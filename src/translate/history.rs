@@ -9,7 +9,7 @@ use super::open_reasoning;
 use super::restore::Restore;
 use super::results::ToolOutput;
 use crate::canonical::{
-    Block, Dialect, Index, IndexKey, Input, ProviderSignature, Request, Role, ToolKind, Turn,
+    Block, Dialect, Index, IndexKey, Input, ProviderSignature, Request, RequestFeatures, Role, ToolKind, Turn,
 };
 use crate::json::{JsonStr, RawJson, Writer};
 use crate::wire::Format;
@@ -102,8 +102,10 @@ fn has_calls(turn: &Turn<'_>) -> bool {
 /// the client's own format, and stays only if the format does not change.
 fn keep_own_seal(seal: &mut Option<ProviderSignature<'_>>, dialect: &Dialect<'_>, notes: &mut LossNotes) {
     let same_format = notes.from() == notes.to();
+    let takes_bare =
+        same_format && !(dialect.own_envelopes && dialect.refuses.intersects(RequestFeatures::SIGNED));
     let foreign = |seal: &ProviderSignature<'_>| match &seal.issuer {
-        None => !same_format,
+        None => !takes_bare,
         Some(issuer) => **issuer != *dialect.issuer,
     };
     if seal.as_ref().is_some_and(|seal| !dialect.signs || foreign(seal)) {

@@ -38,6 +38,7 @@ pub mod resume;
 mod search_texts;
 mod synthetic_error;
 pub mod translated;
+mod unanswered;
 pub mod verbatim;
 mod void_arguments;
 

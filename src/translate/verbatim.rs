@@ -15,14 +15,16 @@ use super::event_stream;
 use super::frame_edit::{self, FrameEdit};
 use super::output_slices::OutputSlices;
 use super::resume::VerbatimTap;
+use crate::canonical::SealedSignature;
 use crate::framing::event_stream::EventStreamSplitter;
 use crate::framing::frame_buffer::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{SseEvent, SseSplitter};
 use crate::framing::{FrameBuffer, Splitter};
-use crate::json::{Cursor, EscapedString, JsonText};
+use crate::json::{Cursor, EscapedString, JsonStr, JsonText};
 use crate::wire::chat::usage::{UsageChunk, with_usage};
 use crate::wire::error::ArrayState;
+use crate::wire::messages::signatures;
 use crate::wire::watch::{self, FrameFacts, StreamEnd};
 use crate::wire::{Api, Format, embeddings, filler};
 
@@ -82,6 +84,8 @@ pub struct Changes {
     /// Encoding of embedding vectors that the client wants: base64 or numbers. Some providers ignore the requested
     /// encoding.
     pub base64: Option<bool>,
+    /// Issuer that the envelopes of signatures name, for a provider whose signatures need envelopes in its own format.
+    pub issuer: Option<Box<str>>,
 }
 
 /// Verbatim forwarder of one response.
@@ -276,7 +280,10 @@ impl Verbatim {
                 beside.frame(data, meter.frames() == 0)?;
             }
             match frame_edit::read(*api, changes, meter, unread, data)? {
-                FrameEdit::None => run.forward(source, range, joined),
+                FrameEdit::None => match (&changes.issuer, data) {
+                    (Some(issuer), Some(data)) => seal(&mut run, source, range, joined, data, issuer),
+                    _ => run.forward(source, range, joined),
+                },
                 FrameEdit::Drop => {
                     *dropped = true;
                     run.drop(source, joined);
@@ -403,6 +410,10 @@ impl Verbatim {
             (Some(model), Some(at)) => renamed(&text, at, model),
             _ => text,
         };
+        let named = match &self.changes.issuer {
+            Some(issuer) => sealed(named, issuer),
+            None => named,
+        };
         // Usage is inserted into chat completions, and vectors are those of embeddings: a response needs one of the two.
         if let Some(told) = counted.and_then(|usage| with_usage(&named, &usage)) {
             return Ok(told.freeze());
@@ -424,6 +435,46 @@ fn renamed(text: &JsonText, at: Range<usize>, model: &EscapedString) -> JsonText
     out.push('"');
     out.push_str(text.get(at.end..).unwrap_or_default());
     out.into()
+}
+
+/// Passes a frame with an envelope around the signature in it, if it has one.
+// Few providers need it; frames of the others pass without a call.
+#[inline(never)]
+fn seal(
+    run: &mut OutputSlices<'_>,
+    source: &Bytes,
+    range: Range<usize>,
+    joined: bool,
+    data: &[u8],
+    issuer: &str,
+) {
+    let data = crate::json::from_utf8(data).unwrap_or_default();
+    match signatures::in_frame(data) {
+        Some(at) => {
+            let text = JsonStr::from_escaped(data.get(at.clone()).unwrap_or_default());
+            run.edit(source, range, joined, (data, at), |out| SealedSignature { issuer, text }.write(out));
+        }
+        None => run.forward(source, range, joined),
+    }
+}
+
+/// Returns a response with envelopes around its signatures.
+fn sealed(text: JsonText, issuer: &str) -> JsonText {
+    let places = signatures::in_document(&text);
+    if places.is_empty() {
+        return text;
+    }
+    let mut out = Vec::with_capacity(text.len() + text.len() / 2);
+    let mut from = 0;
+    for at in places {
+        let signature = JsonStr::from_escaped(text.get(at.clone()).unwrap_or_default());
+        out.extend_from_slice(text.as_bytes().get(from..at.start).unwrap_or_default());
+        SealedSignature { issuer, text: signature }.write(&mut out);
+        from = at.end;
+    }
+    out.extend_from_slice(text.as_bytes().get(from..).unwrap_or_default());
+    // Cannot fail: an envelope has only ASCII characters.
+    String::from_utf8(out).unwrap_or_default().into()
 }
 
 /// Returns JSON that is in an event stream without a `data:` field. Gemini reports errors in mid-stream this way, and

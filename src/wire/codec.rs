@@ -130,6 +130,20 @@ pub struct Loss {
     pub clamped: bool,
 }
 
+/// Result that stands in for that of a call which has none. It is added, not dropped.
+pub const PLACEHOLDER: &str = "tool_result_placeholder";
+
+impl Loss {
+    /// Returns what became of the element, for the client.
+    pub fn outcome(&self) -> &'static str {
+        match &*self.element {
+            PLACEHOLDER => "added",
+            _ if self.clamped => "clamped",
+            _ => "dropped",
+        }
+    }
+}
+
 impl LossNotes {
     /// Creates the record for a request that is translated from a client's format to a provider's format.
     pub fn new(from: Format, to: Format) -> Self {

@@ -6,7 +6,7 @@
 
 use super::fields::{CONTENT, chat, converse, generate, messages, responses};
 use super::request::{Body, BodyReader};
-use super::{Api, own_settings, watch};
+use super::{Api, answered_calls, own_settings, watch};
 use crate::canonical::RequestFeatures as Features;
 use crate::json::{Cursor, JsonStr, RawJson, Rope, ValueKind};
 
@@ -25,6 +25,7 @@ mod bits {
 
 /// Features of what providers signed and of ids.
 pub(super) const PROVENANCE: Features = Features::ENVELOPE
+    .with(Features::SEALED)
     .with(Features::UNSIGNED)
     .with(Features::SIGNED)
     .with(Features::ODD_ID)
@@ -102,10 +103,12 @@ impl Body {
         // Other elements than calls have ids at the same depth: reasoning that OpenAI encrypted.
         let may_be_long = has(bits::LONG) && asked.intersects(Features::LONG_ID);
         let is_long = may_be_long && (self.api != Api::Chat || self.has_long_call_id());
+        let is_hidden = self.api == Api::Messages && has(messages::REDACTED);
         let found = Features::ENVELOPE
+            .with(Features::SEALED)
             .when(has(bits::ENVELOPE) || self.may_hide_envelope() && self.holds_envelope())
             .with(Features::UNSIGNED.when(has(bits::UNSIGNED)))
-            .with(Features::SIGNED.when(has(bits::SIGNED | bits::UNKNOWN)))
+            .with(Features::SIGNED.when(has(bits::SIGNED | bits::UNKNOWN) || is_hidden))
             .with(Features::ODD_ID.when(has(bits::ODD)))
             .with(Features::STRANGE_ID.when(has(bits::STRANGE)))
             .with(Features::LONG_ID.when(is_long))
@@ -134,7 +137,8 @@ impl Body {
             Api::Converse => found.with(self.converse_features(asked)),
             _ => found,
         };
-        found.with(self.effort_features(asked, found))
+        let is_unmatched = asked.intersects(Features::UNMATCHED_CALL) && self.has_unmatched_call();
+        found.with(self.effort_features(asked, found)).with(Features::UNMATCHED_CALL.when(is_unmatched))
     }
 
     /// Returns which of these features, that a target refuses, the request has. `most` is the highest output limit of the target, if
@@ -171,6 +175,14 @@ impl Body {
             _ => Features::NONE,
         };
         held.without(edited) == Features::NONE
+    }
+
+    /// Returns whether a call has no result right behind it, or a result no call.
+    fn has_unmatched_call(&self) -> bool {
+        let Some(content) = self.member(CONTENT).filter(|_| self.has_tools()) else { return false };
+        let is_continued = self.api == Api::Responses
+            && (self.members.has_any(self.fields.stored_refs) || self.may_have_references());
+        !is_continued && answered_calls::is_broken(self.api, &self.text.view(content.value.clone()))
     }
 
     /// Returns whether there may be an envelope that the scan has not looked at.

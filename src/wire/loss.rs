@@ -57,6 +57,8 @@ pub const ROWS: &[LossRow] = &[
     row("system_content",                    [W, W, W, W, W]),
     row("assistant_media",                   [W, W, W, W, W]),
     row("tool_result_content",               [W, W, W, W, W]),
+    row("tool_result",                       [W, W, W, W, W]),
+    row("tool_result_placeholder",           [W, W, W, W, W]),
     row("search_result",                     [W, W, W, W, W]),
     row("thinking_block",                    [S, S, S, S, S]),
     row("thinking_signature",                [S, S, S, S, S]),

@@ -9,6 +9,7 @@
 //! Providers and their quirks (`provider`), sockets, and translation between two formats (`translate`) must not live
 //! here.
 
+mod answered_calls;
 mod automatic_marks;
 mod base_resp;
 pub mod body_facts;

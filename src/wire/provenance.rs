@@ -114,7 +114,19 @@ impl Edits<'_, '_> {
                     let name = if kind.is("thinking") { "signature" } else { "data" };
                     let place = find(&members, name);
                     let read = place.and_then(|place| place.value.as_str()).and_then(ProviderSignature::read);
-                    edits.keeps(read, &place.map_or(0..0, |place| place.at.clone()))
+                    let at = place.map_or(0..0, |place| place.at.clone());
+                    if !edits.dialect.own_envelopes {
+                        return edits.keeps(read, &at);
+                    }
+                    match edits.seal(read) {
+                        Seal::Unpacked(text) => edits.out.replace(at, format!("\"{text}\"")),
+                        Seal::Stays if !edits.dialect.refuses.intersects(RequestFeatures::SIGNED) => {}
+                        _ if kind.is("redacted_thinking") => return false,
+                        // The model reads the reasoning of others, too, and some require it before a call.
+                        _ if place.is_some() => edits.out.replace(at, "\"\""),
+                        _ => {}
+                    }
+                    true
                 }
                 "tool_use" => {
                     edits.id(find(&members, "id"), is_plain);

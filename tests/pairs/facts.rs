@@ -30,6 +30,7 @@ pub(crate) const FACTS: &[Fact] = &[
     ("members of another host", |talk| (talk.history, talk.hosted) = (History::Calls, true)),
     ("result at the end", |talk| (talk.history, talk.ends_with_result) = (History::Calls, true)),
     ("two calls", |talk| (talk.history, talk.two_calls) = (History::Calls, true)),
+    ("interrupted call", |talk| (talk.history, talk.interrupted) = (History::Calls, true)),
     ("failed call", |talk| (talk.history, talk.failed) = (History::Calls, true)),
     ("tools", |talk| talk.tools = true),
     ("custom tool", |talk| (talk.tools, talk.custom_tool) = (true, true)),

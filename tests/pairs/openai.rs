@@ -125,7 +125,7 @@ impl Talk {
                 }
             }
             turns.push(answer);
-            if self.called() {
+            if self.called() && !self.interrupted {
                 for id in self.ids() {
                     let mut content = json!("seen");
                     if self.image_in_result {
@@ -248,7 +248,7 @@ impl Talk {
                 for id in self.ids() {
                     items.push(json!({"type": "function_call", "call_id": id, "name": "look", "arguments": "{\"a\":\"b\"}"}));
                 }
-                for id in self.ids() {
+                for id in self.ids().into_iter().filter(|_| !self.interrupted) {
                     let mut output = json!("seen");
                     if self.image_in_result {
                         output = json!([{"type": "input_text", "text": "seen"}, {"type": "input_image", "image_url": format!("data:image/png;base64,{PIXEL}")}]);

@@ -112,7 +112,7 @@ impl Talk {
                 }
             }
             turns.push(json!({"role": "assistant", "content": blocks}));
-            if !results.is_empty() {
+            if !results.is_empty() && !self.interrupted {
                 turns.push(json!({"role": "user", "content": results}));
             }
         }
@@ -173,7 +173,7 @@ impl Talk {
                 }
             }
             contents.push(json!({"role": "model", "parts": parts}));
-            if !results.is_empty() {
+            if !results.is_empty() && !self.interrupted {
                 contents.push(json!({"role": "user", "parts": results}));
             }
         }
@@ -295,7 +295,7 @@ impl Talk {
                 }
             }
             turns.push(json!({"role": "assistant", "content": blocks}));
-            if !results.is_empty() {
+            if !results.is_empty() && !self.interrupted {
                 turns.push(json!({"role": "user", "content": results}));
             }
         }

@@ -37,6 +37,8 @@ pub(crate) struct Talk {
     /// The model called two tools at once.
     pub(crate) two_calls: bool,
     pub(crate) failed: bool,
+    /// The calls have no results.
+    pub(crate) interrupted: bool,
     pub(crate) reasoned: Option<Reasoned>,
     /// Another host has answered, and added members of its own to the format.
     pub(crate) hosted: bool,

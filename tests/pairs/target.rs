@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use model_gateway::canonical::{Dialect, Thinking};
+use model_gateway::canonical::{Dialect, RequestFeatures, Thinking};
 use model_gateway::catalogue::{Catalogue, ModelKind};
 use model_gateway::json::EscapedString;
 use model_gateway::provider::{BaseUrl, Preset, Provider, ProviderKind, Setup};
@@ -210,13 +210,16 @@ impl Target {
 
     /// Returns a body of the target's own format, with its edits. `None` if it is encoded again.
     fn passed(&self, dialect: &Dialect<'_>, text: &str) -> Option<Value> {
-        if self.format == Format::Chat && self.provider.needs_adaptation() {
-            return chat::request::fits(text, dialect).then(|| serde_json::from_str(text).unwrap());
-        }
         let mut reader = BodyReader::new(self.format.api(), false);
         reader.push(Bytes::from(text.to_owned())).unwrap();
         let body = reader.finish().unwrap();
         let held = body.held(dialect.refuses, dialect.most_output);
+        if self.format == Format::Chat && self.provider.needs_adaptation() {
+            // Members are judged by whether they fit.
+            let members = RequestFeatures::ADDED_MEMBER.with(RequestFeatures::MESSAGE_MEMBER);
+            let fits = body.is_settled_by_edits(held.without(members)) && chat::request::fits(text, dialect);
+            return fits.then(|| serde_json::from_str(text).unwrap());
+        }
         let spelled = body.respelled(dialect);
         if !body.is_settled_by_edits(held) || spelled.encode_again {
             return None;

@@ -47,6 +47,7 @@ mod fleet;
 mod fleet_tasks;
 mod group;
 mod half_close;
+mod histories;
 mod hold;
 mod home;
 mod http1_syntax;

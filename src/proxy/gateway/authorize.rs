@@ -94,7 +94,10 @@ pub(super) fn judge_refusal(ctx: &mut Context, status: u16, body: &[u8]) {
     if attempt.remedy.is_none() {
         judge_betas(attempt, status, body);
     }
-    attempt.is_unfit = attempt.remedy.is_none() && !attempt.betas_refused && may_be_unfit(attempt, status);
+    attempt.is_unfit = attempt.remedy.is_none()
+        && !attempt.betas_refused
+        && may_be_unfit(attempt, status)
+        && attempt.refit.as_ref().is_some_and(|refit| refit.may_mend());
     if attempt.remedy.is_none() && !attempt.betas_refused && !attempt.is_unfit {
         // The provider has answered: this body is not sent again.
         ctx.drop_body();

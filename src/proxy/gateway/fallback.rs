@@ -15,7 +15,7 @@ use super::compaction::CompactionPlan;
 use super::context::Context;
 use super::guardrail::check_guardrail;
 use super::prompt_cache::CachedPrompt;
-use super::refit::{Refit, asked_first};
+use super::refit::{Refit, asked_first, sought_late};
 use super::retry_state::{RetryState, RouteRequest};
 use super::selection::{BodyRef, Selection, resolve_upstream_api};
 use super::spans;
@@ -169,7 +169,7 @@ impl Gateway {
         let asks = asks && upstream == api && !is_reduced && ctx.phase.suspended().is_none();
         let doubtful = asked_first(asks, &lane, api, &body);
         let chosen = Selection {
-            refuses: lane.refuses().without(doubtful),
+            refuses: lane.refuses().without(doubtful).without(sought_late(asks)),
             asks,
             model: model.clone(),
             alias: alias.cloned(),
@@ -202,7 +202,7 @@ impl Gateway {
             && turn.run(|| chosen.accepts_verbatim(&mut body))
         {
             self.join_hints.record(api, length, chosen.needs_adaptation());
-            let refit = Refit::new(&wanted, index, doubtful, &body);
+            let refit = Refit::new(&wanted, index, doubtful, asks, &body);
             let passed = turn.run(|| chosen.forward_verbatim(name, body));
             let passed = passed.and_then(|passed| self.apply_respelling_losses(ctx, api.format(), passed));
             passed.map(|passed| Attempt { refit, ..passed })

@@ -67,7 +67,7 @@ impl Selection {
             None if *target.model != *name => edits.extend(body.set_model(&target.model)),
             None => {}
         }
-        let mut changes = Changes { model: self.renamed(&target.model), ..Changes::default() };
+        let mut changes = self.verbatim_changes(target);
         // Billing needs the usage of a stream. A client that did not ask for it must not receive the extra chunk.
         if self.api == Api::Chat && body.stream && !body.requests_usage() && target.provider.ask_usage {
             edits.extend(body.request_usage());
@@ -92,17 +92,9 @@ impl Selection {
             None => body.text().edited(&edits),
         };
         debug_assert!(!leaks_envelope(self.api, &text), "an envelope leaves the gateway");
-        let losses = respelling_losses(&spelled);
-        Ok((
-            Attempt {
-                body_len: text.len(),
-                body: text.into_pieces(),
-                changes,
-                caching,
-                ..self.into_attempt()
-            },
-            losses,
-        ))
+        let (body_len, body) = (text.len(), text.into_pieces());
+        let attempt = Attempt { body_len, body, changes, caching, ..self.into_attempt() };
+        Ok((attempt, respelling_losses(&spelled)))
     }
 
     /// Returns whether the whole body must be parsed before it can be forwarded in the client's format or made into a
@@ -219,7 +211,7 @@ impl Selection {
             drop_usage: client == Format::Chat && provider == Format::Chat && !usage_wanted,
             insert_usage: (client == Format::Chat && self.stream && usage_wanted)
                 .then(|| UsageChunk { model: self.reply_name().clone(), created: now }),
-            base64: None,
+            ..Changes::default()
         }
     }
 
@@ -491,7 +483,7 @@ fn warning(losses: &[Loss]) -> Option<HeaderValue> {
     let names = losses.iter().filter(|loss| loss.policy == LossPolicy::Warn).take(WARNINGS).map(|loss| {
         // Names come from the request: a comma would look like another entry, and a control character is invalid.
         let plain = loss.element.chars().filter(|c| c.is_ascii_graphic() && *c != ',').take(WARNING_NAME);
-        plain.collect::<String>() + if loss.clamped { " clamped" } else { " dropped" }
+        plain.collect::<String>() + " " + loss.outcome()
     });
     let text = names.collect::<Vec<_>>().join(", ");
     HeaderValue::try_from(text).ok().filter(|value| !value.is_empty())

@@ -27,19 +27,34 @@ pub(in crate::proxy) struct Refit {
 }
 
 impl Refit {
-    /// Keeps a request; `None` if the provider refuses nothing of it. The body shares its text with the one that is forwarded.
+    /// Keeps a request; `None` if the provider refuses nothing of it. With `asks`, calls and results may not match, which is
+    /// looked at after a refusal. The body shares its text with the one that is forwarded.
     pub(super) fn new(
         wanted: &RouteRequest<'_>,
         index: usize,
         features: RequestFeatures,
+        asks: bool,
         body: &Body,
     ) -> Option<Box<Self>> {
-        if features == RequestFeatures::NONE {
+        // Errors over a WebSocket are events, and come after the request has been accepted.
+        let may_be_unmatched = asks && wanted.api != Api::Responses && body.has_tools();
+        if features == RequestFeatures::NONE && !may_be_unmatched {
             return None;
         }
         let state = RetryState::new(wanted, Box::new(body.clone()), PickRequest::default());
         Some(Box::new(Refit { state, index, features }))
     }
+
+    /// Returns whether the request holds something that the provider may refuse. Reads the conversation.
+    pub(super) fn may_mend(&self) -> bool {
+        let late = RequestFeatures::SOUGHT_LATE;
+        self.features != RequestFeatures::NONE || self.state.body.features(late).intersects(late)
+    }
+}
+
+/// Returns the features that are not looked for before the provider has refused the request, if the gateway `asks` it first.
+pub(super) fn sought_late(asks: bool) -> RequestFeatures {
+    RequestFeatures::SOUGHT_LATE.when(asks)
 }
 
 /// Returns what of a body's features the provider is asked about, instead of adapting the body at once. `refuses` is what
@@ -56,7 +71,7 @@ pub(super) fn doubtful(
     if api == Api::Responses || !refuses.intersects(RequestFeatures::CHOICES) {
         return RequestFeatures::NONE;
     }
-    let held = body.held(refuses, most);
+    let held = body.held(refuses.without(RequestFeatures::SOUGHT_LATE), most);
     let is_of_another = held.without(RequestFeatures::CHOICES) != RequestFeatures::NONE;
     if is_of_another || held.intersects(refused) { RequestFeatures::NONE } else { held }
 }

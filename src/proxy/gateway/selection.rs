@@ -11,6 +11,7 @@ use crate::proxy::upstream_route::UpstreamRoute;
 use crate::route::target_handle::TargetPermit;
 use crate::route::{Model, Target, stop_sequence_api, upstream_api};
 use crate::translate::CompactionOptions;
+use crate::translate::verbatim::Changes;
 use crate::wire::Api;
 use crate::wire::path::Action;
 use crate::wire::request::Body;
@@ -97,6 +98,17 @@ impl Selection {
             ..self.upstream_route.dialect(target)
         };
         target.provider.with_betas(dialect, self.upstream, self.tool_betas)
+    }
+
+    /// Returns the changes to a response in the client's own format.
+    pub(super) fn verbatim_changes(&self, target: &Target) -> Changes {
+        let dialect = self.upstream_route.dialect(target);
+        let has_envelopes = self.upstream == Api::Messages && dialect.own_envelopes;
+        Changes {
+            model: self.renamed(&target.model),
+            issuer: has_envelopes.then(|| dialect.issuer.into()),
+            ..Changes::default()
+        }
     }
 
     /// Returns whether a body in the target's format may need edits for the target.

@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use super::streams::{self, Style};
 use super::{pass, pass_changed, pieces};
-use crate::json::EscapedString;
+use crate::canonical::ProviderSignature;
+use crate::json::{EscapedString, JsonStr};
 use crate::translate::Verbatim;
 use crate::translate::verbatim::{Arrival, Changes, StreamError};
 use crate::wire::Api;
@@ -196,4 +197,58 @@ fn model_of_a_response_is_recorded_on_demand_and_bounded() {
             assert_eq!(verbatim.meter().model(), recorded.filter(|_| wanted), "{name}");
         }
     }
+}
+
+/// Returns what the envelopes of this issuer in a response hold, and the response with the bare signatures.
+fn opened(text: &str, issuer: &str) -> (String, Vec<String>) {
+    let (mut out, mut found, mut rest) = (String::new(), Vec::new(), text);
+    while let Some(at) = rest.find("gw1.") {
+        let end = at + rest[at..].find('"').unwrap();
+        let seal = ProviderSignature::read(JsonStr::from_escaped(&rest[at..end])).unwrap();
+        let own = seal.for_issuer(issuer).unwrap().escaped().to_owned();
+        out.push_str(&rest[..at]);
+        out.push_str(&own);
+        found.push(own);
+        rest = &rest[end..];
+    }
+    (out + rest, found)
+}
+
+#[test]
+fn own_envelopes_stand_around_the_signatures_of_a_verbatim_response_only() {
+    let changes =
+        || Changes { issuer: Some("deepseek".into()), model: Some("n".into()), ..Changes::default() };
+    let event = |data: &str| format!("event: x\ndata: {data}\n\n");
+    let stream = [
+        r#"{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"m-1","content":[],"usage":{"input_tokens":1,"output_tokens":1}}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"the \"signature\":\"x\""}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"0199-ab\n+/="}}"#,
+        r#"{"type":"content_block_stop","index":0}"#,
+        r#"{"type":"content_block_start","index":1,"content_block":{"type":"redacted_thinking","data":"D="}}"#,
+        r#"{"type":"content_block_stop","index":1}"#,
+        r#"{"type":"content_block_start","index":2,"content_block":{"type":"text","text":""}}"#,
+        r#"{"type":"content_block_delta","index":2,"delta":{"type":"text_delta","text":"a \"signature_delta\""}}"#,
+        r#"{"type":"content_block_stop","index":2}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5}}"#,
+        r#"{"type":"message_stop"}"#,
+    ]
+    .map(event)
+    .concat();
+    let whole = r#"{"id":"m","type":"message","role":"assistant","model":"m-1","content":[{"type":"thinking","thinking":"t","signature":"0199-ab\n+/="},{"type":"redacted_thinking","data":"D="},{"type":"text","text":"x"}],"stop_reason":"end_turn","usage":{"input_tokens":1,"output_tokens":5}}"#;
+    let named = |text: &str| text.replace("\"m-1\"", "\"n\"");
+    let signatures = vec!["0199-ab\\n+/=".to_owned(), "D=".to_owned()];
+    for cut in 1..stream.len() {
+        let (first, second) = stream.as_bytes().split_at(cut);
+        let passed = pass_changed(Api::Messages, Arrival::Events, changes(), [first, second]);
+        assert_eq!(passed.result, Ok(()));
+        assert_eq!(opened(passed.text(), "deepseek"), (named(&stream), signatures.clone()), "{cut}");
+    }
+    let passed = Verbatim::new(Api::Messages, Arrival::Whole, changes(), 1 << 20)
+        .whole(Bytes::from_static(whole.as_bytes()))
+        .unwrap();
+    assert_eq!(opened(std::str::from_utf8(&passed).unwrap(), "deepseek"), (named(whole), signatures));
+    // Claude's signatures pass as they are.
+    let passed = pass_changed(Api::Messages, Arrival::Events, rename(), [stream.as_bytes()]);
+    assert_eq!(passed.text(), renamed(&stream));
 }

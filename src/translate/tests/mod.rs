@@ -25,6 +25,7 @@ mod silent_ends;
 mod splits;
 mod steered;
 mod streams;
+mod unanswered;
 
 use bytes::Bytes;
 

@@ -23,6 +23,7 @@ mod content;
 pub mod error;
 mod finish;
 pub mod request;
+pub mod signatures;
 pub(super) mod spellings;
 pub mod stream;
 mod usage;

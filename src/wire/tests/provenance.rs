@@ -382,3 +382,48 @@ fn own_format_chat_members_that_other_providers_added_to_messages_are_removed() 
     let open = Dialect { refuses: Features::ENVELOPE, ..target };
     assert_eq!(applied(&body, &open), turn(added).to_string());
 }
+
+#[test]
+fn own_format_messages_reasoning_of_others_goes_unsigned_to_a_model_with_own_envelopes() {
+    let block =
+        |signature: &str| json!({"type": "thinking", "thinking": "hm", "signature": signature, "z": 1});
+    let hidden = |data: &str| json!({"type": "redacted_thinking", "data": data});
+    let text = json!({"type": "text", "text": "so"});
+    let turn = |blocks: Vec<Value>| {
+        let talk = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": blocks}]);
+        let mut body = request(Api::Messages, talk);
+        body["thinking"] = json!({"type": "enabled", "budget_tokens": 2000});
+        body
+    };
+    let refuses = Features::SEALED.with(Features::SIGNED);
+    let target = Dialect { own_envelopes: true, refuses, ..Dialect::plain("m", "own") };
+    let body = turn(vec![
+        block(&envelope("other", "S")),
+        block(&envelope("own", "S")),
+        block(""),
+        block("gw1.no_issuer."),
+        block("bare"),
+        hidden(&envelope("other", "D")),
+        hidden(&envelope("own", "D")),
+        hidden("bare"),
+        text.clone(),
+    ]);
+    for piece in [usize::MAX, 1, 7, 64] {
+        let read = read(Api::Messages, &body, piece);
+        // A budget is no reason to encode it again: no reasoning is lost.
+        assert!(read.is_settled_by_edits(read.held(target.refuses, None)), "{piece}");
+        let sent: Value = serde_json::from_str(&applied(&read, &target)).unwrap();
+        let expected =
+            vec![block(""), block("S"), block(""), block(""), block(""), hidden("D"), text.clone()];
+        assert_eq!(sent, turn(expected), "{piece}");
+    }
+    // A bare signature alone is seen, too, in each of its places.
+    for lone in [block("bare"), hidden("bare")] {
+        let read = read(Api::Messages, &turn(vec![lone, text.clone()]), usize::MAX);
+        assert_eq!(read.held(target.refuses, None), Features::SIGNED);
+    }
+    // A model that is not known may be Claude behind another gateway: what has no envelope stays.
+    let unknown = Dialect { refuses: Features::SEALED, ..target };
+    let sent = applied(&read(Api::Messages, &body, usize::MAX), &unknown);
+    assert!(sent.contains("\"signature\":\"bare\"") && sent.contains("\"data\":\"bare\""), "{sent}");
+}

@@ -261,7 +261,9 @@ pub(super) fn check_block(block: &Block<'_>, dialect: &Dialect<'_>, from: Format
         Block::Audio { .. } => Err(BlockLoss::Element("audio")),
         Block::Video { .. } => Err(BlockLoss::Element("video")),
         // The provider accepts only reasoning that it has signed.
-        Block::Reasoning { signature: seal, .. } => only(seal.is_some(), "thinking_block"),
+        Block::Reasoning { signature: seal, hidden, .. } => {
+            only(seal.is_some() || dialect.own_envelopes && !hidden, "thinking_block")
+        }
         Block::SearchResult(_) | Block::ToolUse { .. } | Block::ToolResult { .. } => Ok(()),
         Block::Opaque { .. } => only(own, "server_tool_block"),
     }

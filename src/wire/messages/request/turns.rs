@@ -126,8 +126,11 @@ impl RequestWriter<'_, '_, '_> {
             Block::Reasoning { .. } if let Some(own) = self.own_reasoning(block) => {
                 self.json.raw(own);
             }
-            Block::Reasoning { text, signature: Some(seal), hidden } => {
-                let seal = JsonStr::from_escaped(&seal.text);
+            Block::Reasoning { text, signature, hidden }
+                if signature.is_some() || self.dialect.own_envelopes && !hidden =>
+            {
+                let seal =
+                    signature.as_ref().map(|seal| JsonStr::from_escaped(&seal.text)).unwrap_or_default();
                 self.json.begin_object().key("type");
                 if *hidden {
                     self.json.string("redacted_thinking").key("data").paste(seal);
@@ -178,7 +181,7 @@ impl RequestWriter<'_, '_, '_> {
             Block::Opaque { raw, .. } => {
                 self.json.raw(*raw);
             }
-            Block::Reasoning { signature: None, .. } | Block::Audio { .. } | Block::Video { .. } => {}
+            Block::Reasoning { .. } | Block::Audio { .. } | Block::Video { .. } => {}
         }
     }
 
