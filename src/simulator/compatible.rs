@@ -287,7 +287,9 @@ fn answered(messages: &[Value]) -> Checked {
         if message["role"] == "tool" {
             let id = message["tool_call_id"].as_str().unwrap_or_default();
             match open.iter().position(|call| *call == id) {
-                Some(at) => drop(open.remove(at)),
+                Some(at) => {
+                    open.remove(at);
+                }
                 None => return refuse(format!("the result '{id}' has no call")),
             }
             continue;

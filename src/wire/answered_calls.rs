@@ -13,6 +13,8 @@ use crate::json::{Cursor, JsonError, JsonStr, RawJson};
 struct Ids<'a> {
     calls: SmallVec<[&'a str; 8]>,
     results: SmallVec<[&'a str; 8]>,
+    /// Whether an item stands for one that the provider has stored, which may be a call.
+    refers: bool,
 }
 
 impl Ids<'_> {
@@ -52,7 +54,7 @@ pub(super) fn is_broken(api: Api, text: &str) -> bool {
             _ => blocks(message, if api == Api::Generate { "parts" } else { "content" }, &mut ids),
         }
     });
-    read.is_ok() && (is_broken || !ids.close())
+    read.is_ok() && !ids.refers && (is_broken || !ids.close())
 }
 
 fn role_of(message: RawJson<'_>) -> Result<JsonStr<'_>, JsonError> {
@@ -130,10 +132,12 @@ fn blocks<'a>(message: RawJson<'a>, list: &str, ids: &mut Ids<'a>) -> Result<(),
 /// Reads an item of the responses format, in which a result may stand anywhere behind its call.
 fn item<'a>(item: RawJson<'a>, ids: &mut Ids<'a>) -> Result<(), JsonError> {
     let (mut kind, mut id) = ("", "");
+    let mut is_message = false;
     members(&mut Cursor::new(item.text()), |key, json| {
         let value = json.raw()?;
         match key.escaped() {
             "type" => kind = text_of(value),
+            "role" => is_message = true,
             "call_id" => id = text_of(value),
             _ => {}
         }
@@ -142,6 +146,9 @@ fn item<'a>(item: RawJson<'a>, ids: &mut Ids<'a>) -> Result<(), JsonError> {
     match kind {
         "function_call" | "custom_tool_call" => ids.calls.push(id),
         "function_call_output" | "custom_tool_call_output" => ids.results.push(id),
+        // The type of a reference may be absent.
+        "item_reference" => ids.refers = true,
+        "" => ids.refers |= !is_message,
         _ => {}
     }
     Ok(())
@@ -230,6 +237,8 @@ mod tests {
             ] {
                 assert!(broken(api, &talk(wrong)), "{api:?} {wrong:?}");
             }
+            let stored = json!([{"type": "item_reference", "id": "fc_1"}, {"type": "function_call_output", "call_id": "a"}]);
+            assert!(!broken(Api::Responses, &stored));
             let late = talk(&[("calls", &["a"]), ("assistant", &[]), ("user", &[]), ("results", &["a"])]);
             assert_eq!(broken(api, &late), api == Api::Chat, "{api:?}");
         }

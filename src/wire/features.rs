@@ -180,8 +180,7 @@ impl Body {
     /// Returns whether a call has no result right behind it, or a result no call.
     fn has_unmatched_call(&self) -> bool {
         let Some(content) = self.member(CONTENT).filter(|_| self.has_tools()) else { return false };
-        let is_continued = self.api == Api::Responses
-            && (self.members.has_any(self.fields.stored_refs) || self.may_have_references());
+        let is_continued = self.api == Api::Responses && self.members.has_any(self.fields.stored_refs);
         !is_continued && answered_calls::is_broken(self.api, &self.text.view(content.value.clone()))
     }
 

@@ -91,7 +91,7 @@ fn system<'a>(body: &Fields<'a>) -> Result<Vec<&'a str>, ApiError> {
     Ok(texts)
 }
 
-/// Reads the limits. Returns whether the request has a temperature, and a `topP`.
+/// Reads the limits. Returns whether the request has a temperature other than 1, and a `topP`.
 fn inference(body: &Fields<'_>, ask: &mut Ask) -> Result<(bool, bool), ApiError> {
     let Some(config) = body.object("inferenceConfig")? else {
         return Ok((false, false));
@@ -109,7 +109,7 @@ fn inference(body: &Fields<'_>, ask: &mut Ask) -> Result<(bool, bool), ApiError>
     let mut present = [false; 2];
     for (slot, name) in present.iter_mut().zip(["temperature", "topP"]) {
         if let Some(number) = config.number(name)? {
-            *slot = true;
+            *slot = name == "topP" || (number - 1.0).abs() > f64::EPSILON;
             if !(0.0..=1.0).contains(&number) {
                 let rule = "have value less than or equal to 1 and greater than or equal to 0";
                 return Err(constraint(&config.at(name), &number.to_string(), rule));
