@@ -26,6 +26,7 @@ enum Part {
     Result(&'static str, &'static str),
 }
 
+#[expect(clippy::too_many_lines, reason = "one paragraph for each format")]
 fn body(format: Format, parts: &[Part]) -> Value {
     let mut turns = Vec::new();
     for part in parts {
