@@ -39,8 +39,20 @@ pub(super) enum Shape {
     Hang,
     Html,
     Empty,
+    Void,
     Truncate,
     Garbage,
+}
+
+/// Form of the arguments of calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum ArgumentsForm {
+    #[default]
+    Once,
+    /// The JSON text is the content of a JSON string.
+    Twice,
+    /// An empty object stands in front of them.
+    Led,
 }
 
 /// All directives of a text.
@@ -63,6 +75,11 @@ pub(super) struct Directives {
     pub(super) refuse: bool,
     /// Finish reason, as the provider writes it.
     pub(super) finish: Option<String>,
+    /// The error of `error` has no member `error`, and of a document has status 200.
+    pub(super) bare: bool,
+    pub(super) arguments: ArgumentsForm,
+    /// Usage has the names of OpenAI's responses format.
+    pub(super) other_usage: bool,
 }
 
 /// Extracts the directives from a text. Returns them and the text without them. Brackets with other content stay in the
@@ -143,6 +160,11 @@ impl Directives {
             "hang" => self.shape = Some(Shape::Hang),
             "html" => self.shape = Some(Shape::Html),
             "empty" => self.shape = Some(Shape::Empty),
+            "void" => self.shape = Some(Shape::Void),
+            "bare" => self.bare = true,
+            "twice" => self.arguments = ArgumentsForm::Twice,
+            "led" => self.arguments = ArgumentsForm::Led,
+            "other-usage" => self.other_usage = true,
             "truncate" => self.shape = Some(Shape::Truncate),
             "garbage" => self.shape = Some(Shape::Garbage),
             "refuse" => self.refuse = true,

@@ -130,6 +130,9 @@ impl Reply {
     }
 }
 
+/// Error as the front end of Z.ai writes it, whatever the path is.
+pub(super) const BARE_ERROR: &str = r#"{"code":500,"msg":"The service is busy.","success":false}"#;
+
 /// Applies directives to a response. `error` returns the provider's error for a status, `answer` the regular response,
 /// and `overload` is the provider's status for overload.
 pub(super) fn stage(
@@ -142,6 +145,7 @@ pub(super) fn stage(
         (Some(status), _) => error(status),
         (None, Some(Shape::Hang)) => Reply { start: Start::Never, ..Reply::new(200, "text/plain", "") },
         (None, Some(Shape::Html)) => Reply::new(200, "text/html; charset=utf-8", HTML),
+        (None, Some(Shape::Void)) => Reply::new(200, "application/json", "{}"),
         (None, Some(Shape::Empty)) => Reply::new(200, "application/json", ""),
         (None, shape) => {
             let reply = answer();
@@ -150,6 +154,9 @@ pub(super) fn stage(
                 _ => None,
             };
             match (whole, directives.fault) {
+                (Some(_), Some(Fault { kind: FaultKind::Error, .. })) if directives.bare => {
+                    Reply::new(200, "application/json", BARE_ERROR)
+                }
                 (Some(_), Some(Fault { kind: FaultKind::Error, .. })) => error(overload),
                 (Some(bytes), fault) => Reply { content: spoil(bytes, shape, fault), ..reply },
                 (None, _) => reply,

@@ -35,6 +35,9 @@
 //! | `[[big 5000000]]` | bytes of response text, in frames up to 100 kB, without token limit; bytes of each image |
 //! | `[[cached 1000]]` | number of prompt tokens that are reported as read from the provider's cache |
 //! | `[[error 3]]` | an error in the stream, in the provider's format, after 3 deltas (0: it is the first frame) |
+//! | `[[bare error 3]]` | chat completions: that error as an object without a member `error`; in place of a document with status 200 |
+//! | `[[twice]]`, `[[led]]` | chat completions: the arguments of calls are encoded as JSON twice, or stand behind an empty object |
+//! | `[[other-usage]]` | chat completions: usage has the names of the responses format |
 //! | `[[error-status 429]]` | Bedrock: the status whose error `error` sends, in place of overload |
 //! | `[[cut 3]]` | the connection is reset after 3 deltas |
 //! | `[[end 3]]` | the body ends cleanly after 3 deltas, with the response unfinished |
@@ -45,6 +48,7 @@
 //! | `[[finish network_error]]` | the finish reason, in the letters in which it is given; in the responses format that of an incomplete response |
 //! | `[[html]]` | 200 with an HTML page |
 //! | `[[empty]]` | 200 with an empty body |
+//! | `[[void]]` | 200 with an empty object |
 //! | `[[truncate]]` | half of the JSON response with the content length of all of it; a stream ends within a frame |
 //! | `[[garbage]]` | a JSON response, or the third frame of a stream, is invalid JSON |
 //!

@@ -19,6 +19,7 @@ mod event_pipeline;
 pub mod event_stream;
 mod fit;
 mod frame_edit;
+mod frame_seal;
 mod history;
 mod hosted_choice;
 pub mod invoke_stream;

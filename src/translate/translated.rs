@@ -14,6 +14,7 @@ use super::event_stream;
 use super::keepsake::{Collector, SignatureBundle};
 use super::restore::{Restore, Restorer};
 use super::resume::TranslatedTap;
+use super::frame_seal::no_answer;
 use super::verbatim::{Arrival, is_whole};
 use super::void_arguments::VoidArguments;
 use super::{Meter, StreamError};
@@ -259,7 +260,7 @@ impl Translated {
             decode_answer(self.provider, &text, &self.reply.seed, self.tagged, &mut |event| {
                 through.event(&event)
             })
-            .map_err(|error| StreamError::Invalid(error.to_string()))?;
+            .map_err(|error| no_answer(&text, &error))?;
             if let Some(error) = self.through.error.take() {
                 return Err(StreamError::FirstFrame(error));
             }
@@ -395,7 +396,12 @@ fn read_data(
     }
     let text = crate::json::from_utf8(data).map_err(|error| StreamError::Invalid(error.to_string()))?;
     through.meter.observe_frame();
-    from.frame(text, &mut |event| through.event(&event))
-        .map_err(|error| StreamError::Invalid(error.to_string()))?;
+    if let Err(error) = from.frame(text, &mut |event| through.event(&event)) {
+        match no_answer(text, &error) {
+            // It is told like any other error of the provider: by what the client has received.
+            StreamError::FirstFrame(error) => through.error = Some(error),
+            invalid => return Err(invalid),
+        }
+    }
     through.check()
 }

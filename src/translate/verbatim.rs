@@ -13,18 +13,18 @@ use bytes::{Bytes, BytesMut};
 use super::Meter;
 use super::event_stream;
 use super::frame_edit::{self, FrameEdit};
+use super::frame_seal::{no_answer, seal, sealed};
 use super::output_slices::OutputSlices;
 use super::resume::VerbatimTap;
-use crate::canonical::SealedSignature;
 use crate::framing::event_stream::EventStreamSplitter;
 use crate::framing::frame_buffer::FrameTooLarge;
 use crate::framing::json_array::{ArraySplitter, element};
 use crate::framing::sse::{SseEvent, SseSplitter};
 use crate::framing::{FrameBuffer, Splitter};
-use crate::json::{Cursor, EscapedString, JsonStr, JsonText};
+use crate::json::{Cursor, EscapedString, JsonError, JsonText};
+use crate::wire::chat::correct::Corrector;
 use crate::wire::chat::usage::{UsageChunk, with_usage};
 use crate::wire::error::ArrayState;
-use crate::wire::messages::signatures;
 use crate::wire::watch::{self, FrameFacts, StreamEnd};
 use crate::wire::{Api, Format, embeddings, filler};
 
@@ -86,6 +86,15 @@ pub struct Changes {
     pub base64: Option<bool>,
     /// Issuer that the envelopes of signatures name, for a provider whose signatures need envelopes in its own format.
     pub issuer: Option<Box<str>>,
+    /// Whether the response may have tool calls, because the request offers tools (chat only).
+    pub calls: bool,
+}
+
+impl Changes {
+    /// Creates the edits that depend on the route and the tools of the request.
+    pub fn new(model: Option<EscapedString>, calls: bool) -> Self {
+        Changes { model, calls, ..Changes::default() }
+    }
 }
 
 /// Verbatim forwarder of one response.
@@ -109,6 +118,10 @@ pub struct Verbatim {
     dropped: bool,
     /// Transcript tap, if another provider may continue this response.
     tap: Option<Box<VerbatimTap>>,
+    /// Output of the current piece that passed before a fault.
+    ready: Bytes,
+    /// Corrections of chat chunks.
+    corrector: Corrector,
 }
 
 /// Returns the data of a frame that is no server-sent event; `None` if it has none.
@@ -128,6 +141,7 @@ fn rare_data<'f>(
 impl Verbatim {
     /// Creates a forwarder for a response of `api`. `max_frame` is the maximum size of a stream frame, in bytes.
     pub fn new(api: Api, arrival: Arrival, changes: Changes, max_frame: usize) -> Self {
+        let corrector = Corrector::new(api == Api::Chat && changes.calls);
         Verbatim {
             api,
             arrival,
@@ -141,6 +155,8 @@ impl Verbatim {
             closing: Bytes::new(),
             dropped: false,
             tap: None,
+            ready: Bytes::new(),
+            corrector,
         }
     }
 
@@ -169,7 +185,7 @@ impl Verbatim {
 
     /// Takes the output of a piece that passed before the fault in it.
     pub fn take_ready(&mut self) -> Bytes {
-        self.tap.as_mut().map(|beside| std::mem::take(&mut beside.ready)).unwrap_or_default()
+        std::mem::take(&mut self.ready)
     }
 
     /// Returns the meter, mutable.
@@ -238,6 +254,8 @@ impl Verbatim {
             closing,
             dropped,
             tap: beside,
+            ready,
+            corrector,
         } = self;
         let mut run = OutputSlices::new(rebuilt);
         let passed = hold.feed(&piece, |source, range| {
@@ -279,7 +297,7 @@ impl Verbatim {
             if let (Some(beside), Some(data)) = (beside.as_mut(), data) {
                 beside.frame(data, meter.frames() == 0)?;
             }
-            match frame_edit::read(*api, changes, meter, unread, data)? {
+            match frame_edit::read(*api, changes, corrector, meter, unread, data)? {
                 FrameEdit::None => match (&changes.issuer, data) {
                     (Some(issuer), Some(data)) => seal(&mut run, source, range, joined, data, issuer),
                     _ => run.forward(source, range, joined),
@@ -295,6 +313,10 @@ impl Verbatim {
                     });
                 }
                 FrameEdit::Rename(data, at, model) => run.rename(source, range, joined, data, at, model),
+                FrameEdit::Correct(data, text) => {
+                    let put = |out: &mut BytesMut| out.extend_from_slice(text.as_bytes());
+                    run.edit(source, range, joined, (data, 0..data.len()), put);
+                }
             }
             Ok(())
         });
@@ -302,11 +324,14 @@ impl Verbatim {
         let out = run.finish(&piece);
         if let Some(beside) = beside {
             beside.record_forwarded(&out);
-            if passed.is_err() {
-                beside.ready = out.clone();
+        }
+        match passed {
+            Ok(()) => Ok(out),
+            Err(error) => {
+                *ready = out;
+                Err(error)
             }
         }
-        passed.map(|()| out)
     }
 
     /// Ends a stream and returns the remaining bytes to forward.
@@ -358,8 +383,8 @@ impl Verbatim {
             }
             StreamEnd::Open => {
                 // The bracket of an array stays held back. The last event is forwarded even without its blank line.
-                if let Some(beside) = self.tap.as_mut().filter(|_| self.arrival == Arrival::Events) {
-                    beside.ready = tail;
+                if self.arrival == Arrival::Events && self.tap.is_some() {
+                    self.ready = tail;
                 }
                 Err(StreamError::Cut)
             }
@@ -398,17 +423,28 @@ impl Verbatim {
             }
         };
         let text = text.map_err(|_| StreamError::Invalid("not UTF-8".to_owned()))?;
-        let sight = watch_answer(self.api, &text).map_err(|error| StreamError::Invalid(error.to_string()))?;
+        let sight = watch_answer(self.api, &text).map_err(|error| no_answer(&text, &error))?;
         // An error body with status 200: the caller turns it into an upstream error.
         if sight.end == StreamEnd::Failed {
             return Err(StreamError::FirstFrame(text.as_bytes().clone()));
         }
+        if let Some(error) = frame_edit::broken_off_document(self.api, &text, &sight) {
+            return Err(StreamError::FirstFrame(error));
+        }
         self.meter.observe(&text, &sight);
         let counted = self.meter.count_missing(self.generates()).filter(|_| self.api == Api::Chat);
+        let may_be_odd = self.api == Api::Chat
+            && (sight.is_odd
+                || sight.finish.is_some_and(|word| word.is("tool_calls"))
+                || self.corrector.is_concerned(text.as_bytes()));
         let model_at = sight.model_at;
         let named = match (&self.changes.model, model_at) {
             (Some(model), Some(at)) => renamed(&text, at, model),
             _ => text,
+        };
+        let named = match if may_be_odd { self.corrector.document(&named) } else { None } {
+            Some(corrected) => corrected.into(),
+            None => named,
         };
         let named = match &self.changes.issuer {
             Some(issuer) => sealed(named, issuer),
@@ -437,46 +473,6 @@ fn renamed(text: &JsonText, at: Range<usize>, model: &EscapedString) -> JsonText
     out.into()
 }
 
-/// Passes a frame with an envelope around the signature in it, if it has one.
-// Few providers need it; frames of the others pass without a call.
-#[inline(never)]
-fn seal(
-    run: &mut OutputSlices<'_>,
-    source: &Bytes,
-    range: Range<usize>,
-    joined: bool,
-    data: &[u8],
-    issuer: &str,
-) {
-    let data = crate::json::from_utf8(data).unwrap_or_default();
-    match signatures::in_frame(data) {
-        Some(at) => {
-            let text = JsonStr::from_escaped(data.get(at.clone()).unwrap_or_default());
-            run.edit(source, range, joined, (data, at), |out| SealedSignature { issuer, text }.write(out));
-        }
-        None => run.forward(source, range, joined),
-    }
-}
-
-/// Returns a response with envelopes around its signatures.
-fn sealed(text: JsonText, issuer: &str) -> JsonText {
-    let places = signatures::in_document(&text);
-    if places.is_empty() {
-        return text;
-    }
-    let mut out = Vec::with_capacity(text.len() + text.len() / 2);
-    let mut from = 0;
-    for at in places {
-        let signature = JsonStr::from_escaped(text.get(at.clone()).unwrap_or_default());
-        out.extend_from_slice(text.as_bytes().get(from..at.start).unwrap_or_default());
-        SealedSignature { issuer, text: signature }.write(&mut out);
-        from = at.end;
-    }
-    out.extend_from_slice(text.as_bytes().get(from..).unwrap_or_default());
-    // Cannot fail: an envelope has only ASCII characters.
-    String::from_utf8(out).unwrap_or_default().into()
-}
-
 /// Returns JSON that is in an event stream without a `data:` field. Gemini reports errors in mid-stream this way, and
 /// some servers answer a streaming request with a plain document.
 fn bare_json(frame: &[u8]) -> Option<&[u8]> {
@@ -490,7 +486,7 @@ pub(super) fn is_whole(data: &str) -> bool {
     data.starts_with("[DONE]") || json.skip().and_then(|()| json.end()).is_ok()
 }
 
-fn watch_answer(api: Api, body: &str) -> Result<FrameFacts<'_>, crate::json::JsonError> {
+fn watch_answer(api: Api, body: &str) -> Result<FrameFacts<'_>, JsonError> {
     match api.format() {
         Some(format) => watch::answer(format, body),
         None => embeddings::answer(body),

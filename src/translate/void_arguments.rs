@@ -1,22 +1,34 @@
-//! Arguments of calls that mean "none": `null`, an empty text, an empty list. Some models and servers write them where a
+//! Arguments of calls as every client understands them: those that are encoded twice or stand behind an empty object
+//! become the object, and those that mean "none" become nothing.
+//!
+//! Arguments that mean "none": `null`, an empty text, an empty list. Some models and servers write them where a
 //! tool takes no arguments. Clients would run the tool with `null`, or fail; a call without fragments has an empty object.
 
 use smallvec::SmallVec;
 
 use crate::canonical::{BlockKind, Delta, Event, ToolKind};
 use crate::json::JsonStr;
+use crate::wire::encoded_twice::{Beginning, MAX_HELD, OuterEncoding, beginning, without_blanks};
 
 /// Texts of arguments that mean "none", as the inside of a JSON string.
 const VOID: [&str; 3] = ["null", r#"\"\""#, "[]"];
 
-/// White space, as the inside of a JSON string.
-const BLANKS: [&str; 4] = [" ", r"\n", r"\r", r"\t"];
-
-/// Filter of the events of a response: holds the beginning of a call's arguments back while they may mean "none".
+/// Filter of the events of a response: holds the beginning of a call's arguments back until it is known what it is.
 #[derive(Debug, Default)]
 pub(super) struct VoidArguments {
-    /// Calls without arguments so far, by the index of their block, with the text that is held back.
-    fresh: SmallVec<[(u32, String); 1]>,
+    /// Calls without arguments so far, and those whose arguments are encoded twice.
+    fresh: SmallVec<[FreshCall; 1]>,
+}
+
+/// Call whose arguments are not known to be as usual.
+#[derive(Debug)]
+struct FreshCall {
+    /// Index of its block.
+    index: u32,
+    /// Text that is held back.
+    held: String,
+    /// Outer encoding of arguments that are encoded twice.
+    outer: Option<OuterEncoding>,
 }
 
 impl VoidArguments {
@@ -36,33 +48,49 @@ impl VoidArguments {
             Event::BlockStart {
                 index, kind: BlockKind::ToolUse { kind: ToolKind::Function, .. }, ..
             } => {
-                self.fresh.push((index, String::new()));
+                self.fresh.push(FreshCall { index, held: String::new(), outer: None });
             }
             Event::Delta { index, delta: Delta::Object(_) } => {
                 self.take(index);
             }
             Event::Delta { index, delta: Delta::Arguments(text) } => {
-                let Some((_, held)) = self.fresh.iter_mut().find(|(fresh, _)| *fresh == index) else {
+                let Some(call) = self.fresh.iter_mut().find(|call| call.index == index) else {
                     return sink(event);
                 };
-                if held.is_empty() && may_be_void(text.escaped()).is_none() {
+                if let Some(outer) = &mut call.outer {
+                    let mut out = String::new();
+                    outer.push(text.escaped(), &mut out);
+                    return write(index, &out, sink);
+                }
+                if call.held.is_empty() && is_usual(text.escaped()) {
                     self.take(index);
                     return sink(event);
                 }
-                held.push_str(text.escaped());
-                if may_be_void(held).is_some() {
-                    return;
+                call.held.push_str(text.escaped());
+                match beginning(&call.held) {
+                    Beginning::EncodedTwice(at) => {
+                        let held = std::mem::take(&mut call.held);
+                        let (outer, mut out) = (call.outer.insert(OuterEncoding::default()), String::new());
+                        outer.push(held.get(at..).unwrap_or_default(), &mut out);
+                        return write(index, &out, sink);
+                    }
+                    Beginning::BehindEmptyObject(at) => {
+                        let held = self.take(index).unwrap_or_default();
+                        return write(index, held.get(at..).unwrap_or_default(), sink);
+                    }
+                    _ if call.held.len() > MAX_HELD || is_usual(&call.held) => {
+                        let held = self.take(index).unwrap_or_default();
+                        return write(index, &held, sink);
+                    }
+                    _ => return,
                 }
-                self.release(index, sink);
-                return;
             }
             Event::BlockStop { index } => {
                 // What began like a word for "none" and is another one.
-                if self.fresh.iter().any(|(fresh, held)| *fresh == index && may_be_void(held) == Some(false))
-                {
-                    self.release(index, sink);
+                let held = self.take(index).unwrap_or_default();
+                if may_be_void(&held) != Some(true) && beginning(&held) != Beginning::EmptyObject {
+                    write(index, &held, sink);
                 }
-                self.take(index);
             }
             _ => {}
         }
@@ -71,34 +99,32 @@ impl VoidArguments {
 
     /// Ends the filtering of a call. Returns the text that was held back.
     fn take(&mut self, index: u32) -> Option<String> {
-        let at = self.fresh.iter().position(|(fresh, _)| *fresh == index)?;
-        Some(self.fresh.swap_remove(at).1)
+        let at = self.fresh.iter().position(|call| call.index == index)?;
+        Some(self.fresh.swap_remove(at).held)
     }
+}
 
-    fn release(&mut self, index: u32, sink: &mut impl FnMut(&Event<'_>)) {
-        let text = self.take(index).unwrap_or_default();
-        sink(&Event::Delta { index, delta: Delta::Arguments(JsonStr::from_escaped(&text)) });
+fn write(index: u32, text: &str, sink: &mut impl FnMut(&Event<'_>)) {
+    if !text.is_empty() {
+        sink(&Event::Delta { index, delta: Delta::Arguments(JsonStr::from_escaped(text)) });
     }
+}
+
+/// Returns whether arguments that begin so are as usual: they mean something, and are encoded once.
+fn is_usual(text: &str) -> bool {
+    may_be_void(text).is_none() && beginning(text) == Beginning::Usual
 }
 
 /// Returns whether a text means "none": `Some(true)`; `Some(false)` if it is only the beginning of such a text; `None` if
 /// it is neither.
 fn may_be_void(text: &str) -> Option<bool> {
-    let blank = |text: &str| BLANKS.iter().find(|blank| text.starts_with(**blank)).map(|blank| blank.len());
-    let mut rest = text;
-    while let Some(length) = blank(rest) {
-        rest = rest.get(length..).unwrap_or_default();
-    }
+    let rest = without_blanks(text);
     if rest.is_empty() {
         return Some(true);
     }
     let word = VOID.iter().find(|word| rest.starts_with(**word));
     let Some(word) = word else { return VOID.iter().any(|word| word.starts_with(rest)).then_some(false) };
-    let mut behind = rest.get(word.len()..).unwrap_or_default();
-    while let Some(length) = blank(behind) {
-        behind = behind.get(length..).unwrap_or_default();
-    }
-    behind.is_empty().then_some(true)
+    without_blanks(rest.get(word.len()..).unwrap_or_default()).is_empty().then_some(true)
 }
 
 #[cfg(test)]
@@ -136,12 +162,12 @@ mod tests {
 
     #[test]
     fn arguments_that_mean_none_are_dropped_however_they_arrive() {
-        for word in ["null", "", " ", "[]", r#"\"\""#, r" null\n", r"\n\t[] "] {
+        for word in ["null", "", " ", "[]", "{}", r#"\"\""#, r" null\n", r"\n\t[] "] {
             assert!(passed(&[word]).is_empty(), "{word}");
             let letters: Vec<String> = word.chars().map(String::from).collect();
             let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
             // An escape never arrives in two pieces: the decoders emit whole ones.
-            if !word.contains('\\') {
+            if !word.contains(['\\', '{']) {
                 assert!(passed(&letters).is_empty(), "{word}");
             }
         }
@@ -153,6 +179,9 @@ mod tests {
             &[r#"{\"a\":1}"#][..],
             &["{", "}"],
             &[" ", "{", "}"],
+            &["{}", "x"],
+            &[r#"\""#, "a"],
+            &[r#"\" "#],
             &["nul"],
             &["nu", "mber"],
             &["null", "ish"],

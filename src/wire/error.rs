@@ -67,6 +67,15 @@ impl ProviderError {
         ProviderError::read(&String::from_utf8_lossy(body), 0)
     }
 
+    /// Returns whether a whole response with status 200, which is none of its format, is an error: JSON with a message.
+    #[cold]
+    pub fn is_in(text: &str) -> bool {
+        let mut json = Cursor::new(text);
+        let is_whole =
+            text.trim_ascii_start().starts_with(['{', '[']) && json.skip().and_then(|()| json.end()).is_ok();
+        is_whole && !ProviderError::read(text, 0).message.trim().is_empty()
+    }
+
     fn read(text: &str, depth: u32) -> ProviderError {
         let text = text.trim().trim_start_matches('[').trim_start();
         let mut error = ProviderError::default();
@@ -92,6 +101,7 @@ impl ProviderError {
                 }
                 "metadata" if depth > 0 => self.read_metadata(value, depth)?,
                 "error" | "detail" | "errors" => self.read_nested(value, depth + 1)?,
+                "choices" if depth == 0 => self.read_choices(value)?,
                 // AWS: `namespace#ValidationException`.
                 "__type" => self.kind = text_of(value).map(|name| exception_name(&name)).or(self.kind.take()),
                 "type" if self.kind.is_none() || depth > 0 => self.kind = text_of(value).or(self.kind.take()),
@@ -139,6 +149,15 @@ impl ProviderError {
             self.read_message(message, MAX_DEPTH);
         }
         Ok(())
+    }
+
+    /// Reads the errors of choices: an error of OpenRouter's own provider ("Errors and debugging", November 2026).
+    fn read_choices(&mut self, choices: RawJson<'_>) -> Result<(), JsonError> {
+        super::watch::elements(&mut Cursor::new(choices.text()), |json| {
+            let [error] = super::watch::named_members(json.raw()?, ["error"])?;
+            error.map_or(Ok(()), |error| self.read_nested(error, 1))
+        })
+        .map(drop)
     }
 
     fn read_message(&mut self, value: RawJson<'_>, depth: u32) {

@@ -24,6 +24,7 @@ pub mod converse;
 mod converse_fields;
 pub mod count_tokens;
 pub mod embeddings;
+pub mod encoded_twice;
 pub mod error;
 pub mod features;
 mod fields;

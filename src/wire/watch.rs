@@ -47,6 +47,10 @@ pub struct FrameFacts<'a> {
     pub begins: bool,
     /// Error object or text, as the provider wrote it.
     pub error: Option<RawJson<'a>>,
+    /// Whether the error is where clients of the format do not look for one.
+    pub is_bare: bool,
+    /// Whether a finish reason or the names of the usage are not those of the format (chat only).
+    pub is_odd: bool,
 }
 
 impl<'a> FrameFacts<'a> {
@@ -119,7 +123,13 @@ pub(super) fn type_in_front(data: &[u8]) -> Option<&[u8]> {
 /// Returns whether every member with this name is empty: null, false or an empty string.
 #[inline]
 pub(super) fn is_void(finder: &memchr::memmem::Finder<'_>, data: &[u8]) -> bool {
-    let mut rest = data;
+    is_void_if_present(finder, data) != Some(false)
+}
+
+/// Same as [`is_void`]. `None` if there is no member with this name.
+#[inline]
+pub(super) fn is_void_if_present(finder: &memchr::memmem::Finder<'_>, data: &[u8]) -> Option<bool> {
+    let (mut rest, mut found) = (data, None);
     while let Some(at) = finder.find(rest) {
         rest = rest.get(at + finder.needle().len()..).unwrap_or_default();
         let value = rest.trim_ascii_start();
@@ -130,22 +140,23 @@ pub(super) fn is_void(finder: &memchr::memmem::Finder<'_>, data: &[u8]) -> bool 
         let value = value.trim_ascii_start();
         // Some providers write these members in every chunk with an empty value.
         if ![&b"null"[..], b"\"\"", b"false"].iter().any(|void| value.starts_with(void)) {
-            return false;
+            return Some(false);
         }
+        found = Some(true);
     }
-    true
+    found
 }
 
 /// Reads one whole response.
 ///
 /// # Errors
-/// Returns [`JsonError`] if the text is not valid JSON or not an object.
+/// Returns [`JsonError`] if the text is not valid JSON, not an object, or neither a response of the format nor an error.
 pub fn answer(format: Format, body: &str) -> Result<FrameFacts<'_>, JsonError> {
     match format {
-        Format::Chat => super::chat::watch::answer(body),
+        Format::Chat => super::chat::watch::whole(body),
         Format::Messages => super::messages::watch::answer(body),
         Format::Responses => super::responses::watch::answer(body),
-        Format::Generate => super::generate::watch::answer(body),
+        Format::Generate => super::generate::watch::whole(body),
         Format::Converse => super::converse::watch::answer(body),
     }
 }

@@ -68,6 +68,7 @@ mod losses;
 mod memory;
 mod models;
 mod names;
+mod odd_answers;
 mod operator_catalogue;
 mod other_models;
 mod overflow;

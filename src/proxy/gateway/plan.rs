@@ -67,7 +67,7 @@ impl Selection {
             None if *target.model != *name => edits.extend(body.set_model(&target.model)),
             None => {}
         }
-        let mut changes = self.verbatim_changes(target);
+        let mut changes = Changes { calls: body.has_tools(), ..self.verbatim_changes(target) };
         // Billing needs the usage of a stream. A client that did not ask for it must not receive the extra chunk.
         if self.api == Api::Chat && body.stream && !body.requests_usage() && target.provider.ask_usage {
             edits.extend(body.request_usage());
@@ -206,12 +206,11 @@ impl Selection {
         now: u64,
     ) -> Changes {
         Changes {
-            model: self.renamed(&target.model),
             // Translation always requests usage from the provider; this client did not.
             drop_usage: client == Format::Chat && provider == Format::Chat && !usage_wanted,
             insert_usage: (client == Format::Chat && self.stream && usage_wanted)
                 .then(|| UsageChunk { model: self.reply_name().clone(), created: now }),
-            ..Changes::default()
+            ..Changes::new(self.renamed(&target.model), true)
         }
     }
 

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::super::clock;
-use super::super::http::Reply;
+use super::super::directive::ArgumentsForm;
+use super::super::http::{BARE_ERROR, Reply};
 use super::super::ids::Ids;
 use super::super::script::{Finish, Plan};
 use super::super::stream::{Frame, Kind, Pacing, schedule};
@@ -18,7 +19,11 @@ pub(super) fn reply(chat: &Chat, pacing: Pacing, mut ids: Ids) -> Reply {
         return Reply::json(200, &head.completion(&plans, &mut ids));
     }
     let frames = head.frames(&plans, &mut ids);
-    let error = |_| vec![Frame::data(Kind::Other, &server_error(500).body()).bytes];
+    let bare = Frame::new(Kind::Other, format!("data: {BARE_ERROR}\n\n")).bytes;
+    let error = |_| match chat.ask.directives.bare {
+        true => vec![bare],
+        false => vec![Frame::data(Kind::Other, &server_error(500).body()).bytes],
+    };
     let steps = schedule(frames, pacing, &chat.ask.directives, error);
     Reply::stream("text/event-stream; charset=utf-8", steps).with("cache-control", "no-cache")
 }
@@ -68,7 +73,7 @@ impl Head<'_> {
                     let id = ids.base62("call_", 24);
                     match call.custom {
                         false => json!({"id": id, "type": "function",
-                                        "function": {"name": call.name, "arguments": call.arguments}}),
+                                        "function": {"name": call.name, "arguments": self.arguments(&call.arguments)}}),
                         true => json!({"id": id, "type": "custom",
                                        "custom": {"name": call.name, "input": call.arguments}}),
                     }
@@ -90,10 +95,24 @@ impl Head<'_> {
         }
     }
 
+    /// Returns the text of arguments in the form that a directive asks for.
+    fn arguments(&self, text: &str) -> String {
+        match self.chat.ask.directives.arguments {
+            ArgumentsForm::Once => text.to_owned(),
+            ArgumentsForm::Twice => json!(text).to_string(),
+            ArgumentsForm::Led => format!("{{}}{text}"),
+        }
+    }
+
     fn usage(&self, plans: &[Plan]) -> Value {
         let prompt = self.chat.ask.prompt_tokens;
         let completion: u64 = plans.iter().map(Plan::output_tokens).sum();
         let reasoning: u64 = plans.iter().map(|plan| plan.thinking_tokens).sum();
+        if self.chat.ask.directives.other_usage {
+            return json!({"input_tokens": prompt, "output_tokens": completion, "total_tokens": prompt + completion,
+                          "input_tokens_details": {"cached_tokens": self.chat.ask.cached_tokens()},
+                          "output_tokens_details": {"reasoning_tokens": reasoning}});
+        }
         json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion,
                "prompt_tokens_details": {"cached_tokens": self.chat.ask.cached_tokens(), "cache_write_tokens": 0,
                                          "audio_tokens": 0},
@@ -139,12 +158,13 @@ impl Head<'_> {
             let delta = Value::Object(Map::from_iter([(field.to_owned(), json!(piece))]));
             frames.push(frame(Kind::Delta, delta, std::slice::from_ref(piece), None));
         }
+        let led = if self.chat.ask.directives.arguments == ArgumentsForm::Led { "{}" } else { "" };
         for (at, call) in plan.calls.iter().enumerate() {
             let (kind, named, piece): (_, _, fn(&str) -> Value) = match call.custom {
                 true => ("custom", json!({"name": call.name, "input": ""}), |part| json!({"input": part})),
                 false => (
                     "function",
-                    json!({"name": call.name, "arguments": ""}),
+                    json!({"name": call.name, "arguments": led}),
                     |part| json!({"arguments": part}),
                 ),
             };
@@ -156,7 +176,10 @@ impl Head<'_> {
                 let delta = wrap(json!({"index": at, "id": id, "type": kind, kind: named}));
                 frames.push(frame(Kind::Other, delta, &[], None));
             }
-            for part in fragments(&call.arguments) {
+            let arguments = self.arguments(&call.arguments);
+            let arguments =
+                if call.custom { &call.arguments } else { arguments.strip_prefix(led).unwrap_or_default() };
+            for part in fragments(arguments) {
                 let delta = match self.chat.functions {
                     true => json!({"function_call": piece(&part)}),
                     false => wrap(json!({"index": at, kind: piece(&part)})),

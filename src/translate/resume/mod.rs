@@ -74,8 +74,6 @@ pub(super) struct VerbatimTap {
     format: Format,
     decoder: AnyDecoder,
     transcript: Transcript,
-    /// Output of the current piece that passed before a fault.
-    pub(super) ready: Bytes,
     /// Whether the last forwarded byte is the `\r` of a possible `\r\n`.
     half_line: bool,
 }
@@ -86,7 +84,6 @@ impl VerbatimTap {
             format,
             decoder: AnyDecoder::new(format, "", false),
             transcript: Transcript::default(),
-            ready: Bytes::new(),
             half_line: false,
         }
     }

@@ -18,6 +18,7 @@ mod keep_alive;
 mod linked;
 mod lite;
 mod no_arguments;
+mod odd_arguments;
 mod requests;
 mod resume;
 mod rows;

@@ -18,7 +18,7 @@ use crate::wire::codec::ReplyOptions;
 type CallFrames = (Vec<Value>, Box<dyn Fn(&str) -> Value>, Vec<Value>);
 
 /// Returns the frames of a stream with one call of `f`, whose arguments arrive in these pieces.
-fn frames(provider: Format, pieces: &[&str]) -> Vec<Value> {
+pub(super) fn frames(provider: Format, pieces: &[&str]) -> Vec<Value> {
     let call = json!({"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": ""}});
     let chunk = |delta: Value, finish: Value| json!({"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]});
     let (start, piece, end): CallFrames = match provider {
@@ -88,7 +88,7 @@ fn frames(provider: Format, pieces: &[&str]) -> Vec<Value> {
 }
 
 /// Reads what the client gets, and returns the arguments of its only call.
-fn arguments(client: Format, stream: bool, out: &[u8]) -> Value {
+pub(super) fn arguments(client: Format, stream: bool, out: &[u8]) -> Value {
     let mut answer = Answer::default();
     let mut take = |event: Event<'_>| answer.take(&event);
     if client == Format::Converse && stream {

@@ -11,6 +11,7 @@
 
 pub mod answer;
 mod bare_error;
+pub mod correct;
 mod details;
 mod enums;
 pub mod error;

@@ -7,11 +7,11 @@ use memchr::memmem::Finder;
 use crate::canonical::Usage;
 use crate::json::{Cursor, JsonError, RawJson};
 use crate::wire::base_resp;
-use crate::wire::chat::bare_error::{BareMember, bare_member};
+use crate::wire::chat::bare_error::bare_error;
 use crate::wire::tier_words::TierWords;
 use crate::wire::watch::{
-    FrameClass, FrameFacts, StreamEnd, bit, cached_details, count_member, elements, is_void, long_writes,
-    members, placed_string, split_writes,
+    FrameClass, FrameFacts, StreamEnd, bit, cached_details, count_member, elements, is_void,
+    is_void_if_present, long_writes, members, named_members, placed_string, split_writes,
 };
 
 /// Data of the frame that ends a stream.
@@ -31,9 +31,14 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
 
 /// Classifies a chunk: content only, or something to parse.
 pub fn classify(data: &[u8]) -> FrameClass {
-    static NAMES: LazyLock<[Finder<'static>; 3]> =
-        LazyLock::new(|| ["\"finish_reason\"", "\"usage\"", "\"error\""].map(Finder::new));
-    let plain = begins_as_usual(data) && NAMES.iter().all(|name| is_void(name, data));
+    static NAMES: LazyLock<[Finder<'static>; 4]> =
+        LazyLock::new(|| ["\"finish_reason\"", "\"usage\"", "\"error\"", "\"delta\""].map(Finder::new));
+    let [finish, usage, error, delta] = &*NAMES;
+    let plain = begins_as_usual(data)
+        // Only an error has neither a finish reason nor a delta.
+        && is_void_if_present(finish, data).unwrap_or_else(|| delta.find(data).is_some())
+        && is_void(usage, data)
+        && is_void(error, data);
     if plain { FrameClass::Content } else { FrameClass::Read }
 }
 
@@ -92,7 +97,7 @@ fn opening(json: &mut Cursor<'_>, ends: bool, empty: &mut bool) -> Result<(), Js
 pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
     let mut sight = FrameFacts::default();
     let mut no_choices = false;
-    let mut has_choices = false;
+    let mut named = false;
     let mut json = Cursor::new(text);
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
@@ -103,16 +108,20 @@ pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
             "choices" => {
                 sight.content = elements(&mut json, |json| choice(json, &mut sight))?;
                 no_choices = !sight.content;
-                has_choices = true;
             }
             "usage" => set_usage(&mut sight, &mut json)?,
             // Groq reports usage here, sometimes in addition to `usage`.
             "x_groq" => members(&mut json, |key, json| match key.escaped() {
                 "usage" if sight.usage.is_none() => set_usage(&mut sight, json),
+                "error" => set_error(&mut sight, json),
                 _ => json.skip(),
             })?,
             // SDKs ignore an empty `error` member; some providers send one in every chunk.
-            "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
+            "error" => {
+                let error = Some(json.raw()?).filter(|error| !error.is_void());
+                named = error.is_some();
+                sight.error = error.or(sight.error);
+            }
             // A result of MiniMax, which has no choices if it is an error.
             "base_resp" => {
                 let result = json.raw()?;
@@ -122,30 +131,40 @@ pub fn answer(text: &str) -> Result<FrameFacts<'_>, JsonError> {
         }
     }
     json.end()?;
-    if !has_choices && sight.usage.is_none() && sight.error.is_none() {
+    if !sight.content && sight.usage.is_none() && sight.error.is_none() {
         sight.error = bare_error(text)?;
     }
     sight.usage_only = no_choices && sight.usage.is_some() && sight.error.is_none();
     if sight.error.is_some() {
         sight.end = StreamEnd::Failed;
+        sight.is_bare = !named;
     }
     Ok(sight)
 }
 
-/// Returns the message of an error object without an `error` member; `None` if the members that identify one are absent.
+/// Reads one whole completion.
+///
+/// # Errors
+/// Returns [`JsonError`] if the text is not a JSON object, or neither a completion nor an error.
+pub fn whole(text: &str) -> Result<FrameFacts<'_>, JsonError> {
+    let sight = answer(text)?;
+    if !sight.content && sight.usage.is_none() && sight.error.is_none() && !has_choices(text)? {
+        return Err(JsonError { at: 0, what: "a response without a choice" });
+    }
+    Ok(sight)
+}
+
+/// Returns whether a completion has a list of choices.
 #[cold]
-fn bare_error(text: &str) -> Result<Option<RawJson<'_>>, JsonError> {
-    let (mut message, mut is_error) = (None, false);
-    members(&mut Cursor::new(text), |key, json| {
-        let value = json.raw()?;
-        let said = bare_member(key.escaped(), value);
-        is_error |= matches!(said, BareMember::Error | BareMember::Mark);
-        if matches!(said, BareMember::Error | BareMember::Message) {
-            message = Some(value);
-        }
-        Ok(())
-    })?;
-    Ok(message.filter(|_| is_error))
+fn has_choices(text: &str) -> Result<bool, JsonError> {
+    let [choices] = named_members(RawJson::from_text(text.trim_ascii()), ["choices"])?;
+    Ok(choices.is_some_and(|choices| choices.text().starts_with('[')))
+}
+
+fn set_error<'a>(sight: &mut FrameFacts<'a>, json: &mut Cursor<'a>) -> Result<(), JsonError> {
+    let error = Some(json.raw()?).filter(|error| !error.is_void());
+    sight.error = sight.error.or(error);
+    Ok(())
 }
 
 fn choice<'a>(json: &mut Cursor<'a>, sight: &mut FrameFacts<'a>) -> Result<(), JsonError> {
@@ -154,13 +173,17 @@ fn choice<'a>(json: &mut Cursor<'a>, sight: &mut FrameFacts<'a>) -> Result<(), J
         match key.escaped() {
             "index" => index = json.u64_or_skip()?.unwrap_or(0),
             "finish_reason" => {
-                // Some providers send an empty string while the response continues; the others send null or omit the
-                // member.
-                if let Some(reason) = json.raw()?.as_str().filter(|reason| !reason.is_empty()) {
+                // Some providers send an empty string or "null" while the response continues; the others send null or
+                // omit the member.
+                let reason = json.raw()?.as_str().filter(|reason| !matches!(reason.escaped(), "" | "null"));
+                if let Some(reason) = reason {
                     sight.finish = Some(reason);
                     finished = true;
+                    sight.is_odd |=
+                        !matches!(reason.escaped(), "stop" | "length" | "tool_calls" | "content_filter");
                 }
             }
+            "error" => set_error(sight, json)?,
             // Kimi's older models report usage in the choice.
             "usage" if sight.usage.is_none() => set_usage(sight, json)?,
             _ => json.skip()?,
@@ -176,7 +199,7 @@ fn set_usage<'a>(sight: &mut FrameFacts<'a>, json: &mut Cursor<'a>) -> Result<()
     let value = json.raw()?;
     if value.text().starts_with('{') {
         // In its place: to move it there would copy more bytes than most frames have.
-        read_usage(value, sight.usage.insert(Usage::default()))?;
+        sight.is_odd |= read_usage(value, sight.usage.insert(Usage::default()))?;
     }
     Ok(())
 }
@@ -196,9 +219,11 @@ pub fn usage(value: RawJson<'_>) -> Result<Usage, JsonError> {
     Ok(usage)
 }
 
-/// Same as [`usage`], into an empty one.
-fn read_usage(value: RawJson<'_>, usage: &mut Usage) -> Result<(), JsonError> {
+/// Same as [`usage`], into an empty one. Returns whether the totals have the names of the responses format.
+fn read_usage(value: RawJson<'_>, usage: &mut Usage) -> Result<bool, JsonError> {
     let (mut total, mut cached_elsewhere) = (None, None);
+    // Names of the responses format, which some servers use here.
+    let (mut input, mut output) = (None, None);
     let (mut written_elsewhere, mut reasoned_elsewhere, mut written_12h) = (None, None, None);
     let mut json = Cursor::new(value.text());
     members(&mut json, |key, json| {
@@ -212,7 +237,9 @@ fn read_usage(value: RawJson<'_>, usage: &mut Usage) -> Result<(), JsonError> {
             "cache_creation_input_tokens" => written_elsewhere = json.u64_or_skip()?,
             "reasoning_tokens" => reasoned_elsewhere = json.u64_or_skip()?,
             "server_tool_use_details" => usage.searches = count_member(json, "web_search_requests")?,
-            "prompt_tokens_details" => members(json, |key, json| {
+            "input_tokens" => input = json.u64_or_skip()?,
+            "output_tokens" => output = json.u64_or_skip()?,
+            "prompt_tokens_details" | "input_tokens_details" => members(json, |key, json| {
                 match key.escaped() {
                     "cached_tokens" => usage.cached = json.u64_or_skip()?,
                     "cache_write_tokens" | "cache_creation_input_tokens" => {
@@ -225,7 +252,7 @@ fn read_usage(value: RawJson<'_>, usage: &mut Usage) -> Result<(), JsonError> {
                 }
                 Ok(())
             })?,
-            "completion_tokens_details" => members(json, |key, json| {
+            "completion_tokens_details" | "output_tokens_details" => members(json, |key, json| {
                 match key.escaped() {
                     "reasoning_tokens" => usage.reasoning = json.u64_or_skip()?,
                     "audio_tokens" => usage.audio_output = json.u64_or_skip()?,
@@ -238,6 +265,9 @@ fn read_usage(value: RawJson<'_>, usage: &mut Usage) -> Result<(), JsonError> {
         }
         Ok(())
     })?;
+    let is_odd = usage.input.or(usage.output).is_none() && input.or(output).is_some();
+    usage.input = usage.input.or(input);
+    usage.output = usage.output.or(output);
     usage.cached = usage.cached.or(cached_elsewhere);
     usage.cache_write = usage.cache_write.or(written_elsewhere);
     split_writes(usage, written_12h);
@@ -252,7 +282,7 @@ fn read_usage(value: RawJson<'_>, usage: &mut Usage) -> Result<(), JsonError> {
     if usage.input.is_none() && usage.output.is_none() {
         usage.input = total;
     }
-    Ok(())
+    Ok(is_odd)
 }
 
 #[cfg(test)]

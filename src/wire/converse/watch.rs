@@ -53,7 +53,7 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
 /// Reads one whole response.
 ///
 /// # Errors
-/// Returns [`JsonError`] if the text is not a JSON object.
+/// Returns [`JsonError`] if the text is not a JSON object, or neither a response nor an error.
 pub fn answer(body: &str) -> Result<FrameFacts<'_>, JsonError> {
     let mut facts = FrameFacts { content: true, ..FrameFacts::default() };
     let mut has_output = false;
@@ -78,6 +78,8 @@ pub fn answer(body: &str) -> Result<FrameFacts<'_>, JsonError> {
         facts.error = None;
     } else if facts.error.is_some() {
         facts.end = StreamEnd::Failed;
+    } else if facts.usage.is_none() {
+        return Err(JsonError { at: 0, what: "not a response of this format" });
     }
     Ok(facts)
 }

@@ -4,6 +4,7 @@ use super::signature;
 use crate::canonical::{SealedSignature, ToolKind};
 use crate::json::{JsonStr, RawJson, Sink, Writer, with_whole_characters};
 use crate::wire::codec::{ReplyOptions, bare_id, is_object, make_id};
+use crate::wire::encoded_twice::object_in;
 
 /// Members that only parts of this format have. An opaque block with one of these names is a part of this format.
 const OWN: [&str; 10] = [
@@ -49,6 +50,8 @@ pub(super) fn arguments(text: JsonStr<'_>, kind: ToolKind, json: &mut Writer<'_,
         json.begin_object().end_object();
     } else if is_object(plain) {
         paste(RawJson::from_text(&with_whole_characters(plain)), json);
+    } else if let Some(object) = object_in(text.escaped()) {
+        paste(RawJson::from_text(&object), json);
     } else {
         json.begin_object().key("_raw").paste(text).end_object();
     }

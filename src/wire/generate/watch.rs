@@ -32,6 +32,20 @@ pub fn classify(data: &[u8]) -> FrameClass {
     }
 }
 
+/// Reads the facts of one whole response.
+///
+/// # Errors
+/// Returns [`JsonError`] if the text is not a JSON object, or neither a response nor an error.
+pub fn whole(text: &str) -> Result<FrameFacts<'_>, JsonError> {
+    let sight = answer(text)?;
+    let is_answer =
+        sight.seen != 0 || sight.usage.is_some() || sight.id.is_some() || sight.model_at.is_some();
+    if !is_answer && sight.error.is_none() {
+        return Err(JsonError { at: 0, what: "not a response of this format" });
+    }
+    Ok(sight)
+}
+
 /// Reads the facts of one frame or one whole response.
 ///
 /// # Errors

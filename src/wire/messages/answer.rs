@@ -15,7 +15,7 @@ use crate::wire::watch::elements;
 /// Decodes a whole response into events.
 ///
 /// # Errors
-/// Returns [`JsonError`] if the body is not JSON or not an object.
+/// Returns [`JsonError`] if the body is not JSON, or is neither a message nor an error.
 pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Result<(), JsonError> {
     let mut decoder = Decoder::new(seed);
     let (mut start, mut kind) = (Start::default(), JsonStr::default());
@@ -37,6 +37,9 @@ pub fn decode(body: &str, seed: &str, sink: &mut impl FnMut(Event<'_>)) -> Resul
     if kind.escaped() == "error" || (error.is_some() && blocks.is_none()) {
         decoder.error(error.unwrap_or(RawJson::from_text(body.trim_ascii())), sink);
         return Ok(());
+    }
+    if blocks.is_none() && !kind.is("message") {
+        return Err(JsonError { at: 0, what: "not a response of this format" });
     }
     decoder.start(start, sink);
     if let Some(blocks) = blocks {

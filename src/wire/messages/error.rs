@@ -5,9 +5,10 @@ use std::ops::Range;
 use bytes::BytesMut;
 
 use crate::error::{ApiError, ErrorKind, ErrorSource};
-use crate::json::Writer;
+use crate::json::{RawJson, Writer};
 use crate::wire::error::error_member;
 use crate::wire::spelling::{find, is_object, member_ranges};
+use crate::wire::watch::named_members;
 
 /// Writes `{"type":"error","error":{"type","message"},"request_id"}`: Anthropic's envelope
 /// (<https://docs.anthropic.com/en/api/errors>) with the error types of the gateway's specification.
@@ -107,6 +108,7 @@ pub fn is_in_shape(body: &str) -> bool {
         "type" => kind = value.as_str().is_some(),
         _ => {}
     });
-    let envelope = crate::wire::messages::watch::answer(body).is_ok_and(|sight| sight.error.is_some());
+    let kinds = named_members(RawJson::from_text(body.trim_ascii()), ["type"]);
+    let envelope = kinds.is_ok_and(|[kind]| kind.is_some_and(|kind| kind.text() == "\"error\""));
     found == Ok(true) && message && kind && envelope
 }

@@ -67,22 +67,33 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
 /// Reads one whole message.
 ///
 /// # Errors
-/// Returns [`JsonError`] if the text is not a JSON object.
+/// Returns [`JsonError`] if the text is not a JSON object, or neither a message nor an error.
 pub fn answer(body: &str) -> Result<FrameFacts<'_>, JsonError> {
     let mut sight = FrameFacts { content: true, ..FrameFacts::default() };
-    let mut is_error = false;
+    let (mut is_error, mut is_message) = (false, false);
     let mut json = Cursor::new(body);
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
         match key.escaped() {
-            "type" => is_error = json.raw()?.text() == "\"error\"",
+            "type" => {
+                let kind = json.raw()?.text();
+                is_error = kind == "\"error\"";
+                is_message |= kind == "\"message\"";
+            }
+            "content" => {
+                is_message = true;
+                json.skip()?;
+            }
             "error" => sight.error = Some(json.raw()?).filter(|error| !error.is_void()),
             _ => message_member(key, &mut json, &mut sight)?,
         }
     }
     json.end()?;
-    if is_error {
+    is_message |= sight.finish.is_some() || sight.usage.is_some();
+    if is_error || (!is_message && sight.error.is_some()) {
         sight.end = StreamEnd::Failed;
+    } else if !is_message {
+        return Err(JsonError { at: 0, what: "not a response of this format" });
     } else {
         sight.error = None;
     }

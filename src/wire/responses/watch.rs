@@ -55,9 +55,11 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
     }
     sight.end = match kind.escaped() {
         "response.completed" | "response.incomplete" => StreamEnd::Terminated,
-        "response.failed" | "response.cancelled" | "error" => StreamEnd::Failed,
+        "response.failed" | "response.cancelled" | "error" | "response.error" => StreamEnd::Failed,
         _ => StreamEnd::Open,
     };
+    // Clients read errors in events of other names.
+    sight.is_bare = kind.is("response.error");
     sight.begins = kind.escaped() == "response.created";
     if sight.end == StreamEnd::Open {
         sight.finish = None;
@@ -74,15 +76,19 @@ pub fn frame(data: &str) -> Result<FrameFacts<'_>, JsonError> {
 /// Reads the facts of one whole response.
 ///
 /// # Errors
-/// Returns [`JsonError`] if the body is not a JSON object.
+/// Returns [`JsonError`] if the body is not a JSON object, or neither a response nor an error.
 pub fn answer(body: &str) -> Result<FrameFacts<'_>, JsonError> {
     let mut sight = FrameFacts { content: true, ..FrameFacts::default() };
-    let mut is_response = false;
+    let (mut is_response, mut has_output) = (false, false);
     let mut json = Cursor::new(body);
     json.begin_object()?;
     while let Some(key) = json.next_key()? {
         match key.escaped() {
             "object" => is_response = json.raw()?.text() == "\"response\"",
+            "output" => {
+                has_output = true;
+                json.skip()?;
+            }
             _ => response_member(key, &mut json, &mut sight)?,
         }
     }
@@ -90,6 +96,8 @@ pub fn answer(body: &str) -> Result<FrameFacts<'_>, JsonError> {
     // A response object with the status `failed` is a valid response; a bare error object is not.
     if sight.error.is_some() && !is_response {
         sight.end = StreamEnd::Failed;
+    } else if !is_response && !has_output && sight.finish.is_none() && sight.usage.is_none() {
+        return Err(JsonError { at: 0, what: "not a response of this format" });
     }
     Ok(sight)
 }

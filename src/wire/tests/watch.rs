@@ -197,7 +197,11 @@ fn whole_response_must_be_one_object() {
         for body in ["", " ", "[]", "null", "{", "{\"id\":\"x\"", "{}x", "{} {}", "<html>", "{\"id\":\"x}"] {
             assert!(answer(format, body).is_err(), "{format} {body}");
         }
-        assert!(answer(format, " {\"unheard_of\":[{}]}\r\n").is_ok(), "{format}");
+        // An object without any member of the format is no response of it.
+        for body in ["{}", " {\"unheard_of\":[{}]}\r\n", "{\"id\":\"x\"}"] {
+            assert!(answer(format, body).is_err(), "{format} {body}");
+        }
+        assert!(answer(format, " {\"usage\":{},\"usageMetadata\":{}}\r\n").is_ok(), "{format}");
     }
 }
 

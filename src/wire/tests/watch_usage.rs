@@ -7,7 +7,7 @@ use crate::wire::{Format, embeddings};
 /// Parses a whole response with this usage object.
 fn read(format: Format, usage: &str) -> Usage {
     let key = if format == Format::Generate { "usageMetadata" } else { "usage" };
-    let body = format!(r#"{{"{key}":{usage}}}"#);
+    let body = format!(r#"{{"choices":[],"content":[],"output":[],"{key}":{usage}}}"#);
     folded(&[answer(format, &body).unwrap().usage.unwrap_or_default()])
 }
 

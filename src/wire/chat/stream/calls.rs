@@ -362,6 +362,8 @@ impl Call {
         match (input.as_str(), self.block) {
             (Some(text), None) => self.early.push_str(text.escaped()),
             (Some(text), Some(_)) => self.send(text, sink),
+            // An empty object may stand in front of the arguments. A call without any has an empty one.
+            (None, Some(_)) if is_empty_object(input) => self.nesting.complete(),
             // Some providers send the arguments as an object instead of a string.
             (None, Some(index)) if input.text().starts_with('{') && self.open && !self.filled => {
                 self.filled = true;
@@ -445,6 +447,11 @@ impl Nesting {
             _ => {}
         }
     }
+}
+
+fn is_empty_object(input: RawJson<'_>) -> bool {
+    let inside = input.text().strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    inside.is_some_and(|inside| inside.trim_ascii().is_empty())
 }
 
 /// Returns the character of four hexadecimal digits, or a blank if it is not ASCII.

@@ -10,7 +10,7 @@ use crate::canonical::answer::MAX_CHOICES;
 use crate::canonical::{Event, Index, IndexKey, ServiceTier, Start, Usage};
 use crate::json::{Cursor, FrameTemplate, JsonError, JsonStr, RawJson, TemplateParts, ValueKind};
 use crate::wire::base_resp;
-use crate::wire::chat::bare_error::{BareMember, bare_member};
+use crate::wire::chat::bare_error::bare_error;
 use crate::wire::chat::watch::usage;
 use crate::wire::codec::CutText;
 use crate::wire::tier_words::TierWords;
@@ -55,9 +55,7 @@ struct Frame<'a> {
     citations: Option<RawJson<'a>>,
     /// Positions of the choices whose finish reason is in this chunk.
     ending: SmallVec<[usize; 1]>,
-    /// Members that identify an error object without an `error` member.
-    message: bool,
-    code: bool,
+    /// Whether it is an error, which is not in a member `error`.
     is_error: bool,
     /// Number of choices in the chunk.
     choices: usize,
@@ -78,13 +76,7 @@ impl<'a> Frame<'a> {
 }
 
 impl Frame<'_> {
-    fn take(&mut self, said: BareMember) {
-        self.message |= matches!(said, BareMember::Error | BareMember::Message);
-        self.code |= matches!(said, BareMember::Error | BareMember::Mark);
-    }
-
-    /// Returns whether the members so far hold no fact, so that the same beginning can be skipped next time. `message`
-    /// and `code` are ignored: they only matter in a document without choices.
+    /// Returns whether the members so far hold no fact, so that the same beginning can be skipped next time.
     fn says_nothing(&self) -> bool {
         let said = [self.usage, self.usage_elsewhere, self.error, self.citations];
         !self.has_choices && !self.is_error && said.iter().all(Option::is_none)
@@ -243,18 +235,16 @@ impl Decoder {
                     let value = json.raw()?;
                     match key.escaped() {
                         "usage" => frame.usage_elsewhere = Some(value),
-                        "error" => frame.error = Some(value).filter(|error| !error.is_null()),
+                        "error" => frame.error = Some(value).filter(|error| !error.is_void()),
                         _ => {}
                     }
                     Ok(())
                 })?,
-                "error" => frame.error = Some(json.raw()?).filter(|error| !error.is_null()).or(frame.error),
+                "error" => frame.error = Some(json.raw()?).filter(|error| !error.is_void()).or(frame.error),
                 // A result of MiniMax, which has no choices if it is an error.
                 "base_resp" => frame.is_error |= base_resp::is_error(json.raw()?),
                 "object" => frame.is_error |= json.raw()?.as_str().is_some_and(|object| object.is("error")),
                 "obfuscation" => frame.padding = json.raw()?.as_str().unwrap_or_default(),
-                "message" | "msg" | "detail" | "errors" | "error_msg" | "success" | "code" | "type"
-                | "request_id" | "error_code" => frame.take(bare_member(key.escaped(), json.raw()?)),
                 _ => json.skip()?,
             }
         }
@@ -330,10 +320,9 @@ impl Decoder {
                 sink(Event::Usage(Usage { tier: self.tier, ..usage }));
                 self.tier_is_told = true;
             }
-            // Some providers send an error object without an `error` member: a message and a code, but no choices.
         }
-        let unnamed = !frame.has_choices && said.is_none() && frame.message && (frame.code || frame.is_error);
-        if frame.error.is_some() || unnamed || frame.is_error {
+        let is_empty = frame.choices == 0 && said.is_none() && frame.error.is_none();
+        if frame.error.is_some() || frame.is_error || (is_empty && bare_error(text)?.is_some()) {
             self.over = true;
             // An `error` that is not an object has its details beside it, so pass on the whole chunk.
             let error = frame.error.filter(is_object).unwrap_or(RawJson::from_text(text.trim_ascii()));
@@ -393,7 +382,7 @@ impl Decoder {
                 "finish_reason" => said.finish = word(json)?,
                 "stop_reason" | "matched_stop" => said.sequence = word(json)?,
                 "usage" => frame.usage_elsewhere = Some(json.raw()?),
-                "error" => frame.error = present(json)?,
+                "error" => frame.error = present(json)?.filter(|error| !error.is_void()).or(frame.error),
                 _ => json.skip()?,
             }
             Ok(())

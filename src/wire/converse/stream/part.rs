@@ -11,6 +11,7 @@ use crate::canonical::{BlockKind, Delta, SealedSignature, ToolKind};
 use crate::framing::event_stream::MessageWriter;
 use crate::json::{Cursor, JsonStr, RawJson, Sink, Writer, push_escaped, with_whole_characters};
 use crate::wire::codec::{ReplyOptions, is_object};
+use crate::wire::encoded_twice::object_in;
 use crate::wire::watch::members;
 
 /// Headers of an event, in Bedrock's order. The number in front of the name is its length.
@@ -434,6 +435,10 @@ pub(in super::super) fn put_input<B: Sink>(
             json.raw(RawJson::from_text(&with_whole_characters(plain.trim())));
         }
         (ToolKind::Function, None) => {
+            if let Some(object) = object_in(text) {
+                json.raw(RawJson::from_text(&object));
+                return;
+            }
             json.begin_object();
             if !matches!(plain.trim(), "" | "null") {
                 json.key("_raw").paste(JsonStr::from_escaped(text));

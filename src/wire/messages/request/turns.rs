@@ -7,6 +7,7 @@ use crate::canonical::{Block, CacheBreakpoint, Input, MediaSource, ResultObject,
 use crate::json::{Cursor, JsonStr, RawJson, with_whole_characters};
 use crate::wire::Format;
 use crate::wire::automatic_marks::is_blank;
+use crate::wire::encoded_twice::object_in;
 use crate::wire::messages::arguments;
 use crate::wire::watch::members;
 
@@ -287,6 +288,10 @@ impl RequestWriter<'_, '_, '_> {
             Input::Text(text) => {
                 if let Some(object) = arguments::object_of(text) {
                     self.json.raw(RawJson::from_text(&with_whole_characters(object.trim())));
+                    return;
+                }
+                if let Some(object) = object_in(text.escaped()) {
+                    self.json.raw(RawJson::from_text(&object));
                     return;
                 }
                 self.json.begin_object();
