@@ -224,7 +224,9 @@ impl Meter {
         if let Some(reason) = sight.finish {
             self.finish.clear();
             note(&mut self.finish, reason.escaped());
-            self.broken_off |= self.counter.format.is_some_and(|format| sight.failure(format).is_some());
+            // A chat response that broke off does not pass: see `frame_edit`.
+            let format = self.counter.format.filter(|format| *format != Format::Chat);
+            self.broken_off |= format.is_some_and(|format| sight.failure(format).is_some());
         }
         // One bit per choice: the stream is complete once every choice that has started has finished.
         self.seen |= sight.seen;

@@ -133,19 +133,18 @@ async fn bare_error_at_status_200_is_an_error_with_its_words_for_every_client() 
 async fn bare_error_in_the_middle_of_a_stream_ends_it_with_an_error_for_every_client() {
     let call = json!({"tool_calls": [{"index": 0, "id": "a", "type": "function",
                                       "function": {"name": "f", "arguments": "{\"q\""}}]});
-    for before in [json!({"role": "assistant", "content": "Hel"}), json!({"reasoning_content": "Hm"}), call] {
-        for error in bare_errors() {
+    let befores = [json!({"role": "assistant", "content": "Hel"}), json!({"reasoning_content": "Hm"}), call];
+    for (number, error) in bare_errors().into_iter().enumerate() {
+        for (frames, before) in [(1, &befores[number % 3]), (12, &befores[(number + 1) % 3])] {
             // Behind the frames that are read in any case, too.
-            for frames in [1, 12] {
-                let mut stream = vec![chunk(before.clone(), Value::Null)];
-                stream.resize(frames, chunk(json!({"content": "lo"}), Value::Null));
-                stream.extend([format!("event: error\ndata: {error}\n\n"), "data: [DONE]\n\n".into()]);
-                let upstream = answering(Value::Null, stream).await;
-                let gateway = targets(&[&upstream]).await;
-                for form in Form::ALL {
-                    let answer = gateway.ask(form.request_for("gpt", true)).await;
-                    ends_with_error(form, &answer);
-                }
+            let mut stream = vec![chunk(before.clone(), Value::Null)];
+            stream.resize(frames, chunk(json!({"content": "lo"}), Value::Null));
+            stream.extend([format!("event: error\ndata: {error}\n\n"), "data: [DONE]\n\n".into()]);
+            let upstream = answering(Value::Null, stream).await;
+            let gateway = targets(&[&upstream]).await;
+            for form in Form::ALL {
+                let answer = gateway.ask(form.request_for("gpt", true)).await;
+                ends_with_error(form, &answer);
             }
         }
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::canonical::answer::AnswerBlockKind;
 use crate::canonical::{Answer, Event};
+use crate::json::JsonStr;
 use crate::translate::Restore;
 use crate::translate::codecs::{AnyDecoder, decode_answer};
 use crate::translate::translated::{Route, Translated};
@@ -115,7 +116,10 @@ pub(super) fn arguments(client: Format, stream: bool, out: &[u8]) -> Value {
     let calls: Vec<_> =
         answer.blocks.iter().filter(|block| matches!(block.kind, AnswerBlockKind::ToolUse { .. })).collect();
     assert_eq!(calls.len(), 1, "{text}");
-    let input = calls[0].object.clone().unwrap_or_else(|| calls[0].text.replace("\\\"", "\""));
+    let input = calls[0]
+        .object
+        .clone()
+        .unwrap_or_else(|| JsonStr::from_escaped(&calls[0].text).decode().into_owned());
     if input.is_empty() { json!({}) } else { serde_json::from_str(&input).unwrap() }
 }
 
