@@ -150,6 +150,8 @@ fn recorded_response_passes_unchanged() {
                 );
                 continue;
             }
+            // Everything passes byte for byte, except a word that clients of the format do not know.
+            let text = naive::with_known_words(recording.api, text);
             assert!(out.as_ref() == Ok(&text), "{name}: another answer");
             let noted = naive::answer(recording.api, value).differ(exchange.meter());
             faults.extend(noted.map(|fault| format!("{name}: {fault}")));

@@ -1,5 +1,6 @@
 //! Reference reader of recordings: cuts the text at blank lines and parses every frame into a JSON tree.
 
+use bytes::Bytes;
 use model_gateway::canonical::Usage;
 use model_gateway::translate::Meter;
 use model_gateway::translate::verbatim::Arrival;
@@ -366,6 +367,16 @@ pub(crate) fn rename_answer(api: Api, value: &mut Value, model: &str) {
             *value = Value::from(model);
         }
     }
+}
+
+/// Returns a chat completion with the finish reason that clients of the format know (Together AI: `eos`).
+pub(crate) fn with_known_words(api: Api, text: Bytes) -> Bytes {
+    let said = String::from_utf8_lossy(&text);
+    if api != Api::Chat || !said.contains("\"eos\"") {
+        return text;
+    }
+    let said = said.replace("\"finish_reason\":\"eos\"", "\"finish_reason\":\"stop\"");
+    Bytes::from(said.replace("\"finish_reason\": \"eos\"", "\"finish_reason\": \"stop\""))
 }
 
 /// Replaces the model in a request. Gemini names it as a resource, also in nested requests.

@@ -208,7 +208,7 @@ async fn finish_reason_of_another_format_is_the_one_that_chat_clients_know() {
         ("sensitive", "content_filter"),
         ("refusal", "content_filter"),
         ("guardrail_intervened", "content_filter"),
-        // A word that nobody knows passes: the client may know it.
+        // An unknown word passes: the client may know it.
         ("unheard_of", "unheard_of"),
         ("tool_calls", "stop"),
         ("stop", "stop"),

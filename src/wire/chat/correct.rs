@@ -8,7 +8,7 @@
 //! | usage with `input_tokens` and `output_tokens` | the same with `prompt_tokens` and `completion_tokens` |
 //! | arguments that are encoded twice, stand behind an empty object, or are no text | the text of the object |
 //!
-//! A word that nobody knows passes: the client may know it. Words that mean a failure are errors, not corrections.
+//! An unknown word passes: the client may know it. Words that mean a failure are errors, not corrections.
 
 use std::ops::Range;
 use std::sync::LazyLock;

@@ -362,8 +362,12 @@ impl Call {
         match (input.as_str(), self.block) {
             (Some(text), None) => self.early.push_str(text.escaped()),
             (Some(text), Some(_)) => self.send(text, sink),
-            // An empty object may stand in front of the arguments. A call without any has an empty one.
-            (None, Some(_)) if is_empty_object(input) => self.nesting.complete(),
+            // An empty object may stand in front of the arguments.
+            (None, Some(index)) if is_empty_object(input) && self.open && !self.filled => {
+                self.filled = true;
+                self.nesting.complete();
+                sink(Event::Delta { index, delta: Delta::Arguments(JsonStr::from_escaped("{}")) });
+            }
             // Some providers send the arguments as an object instead of a string.
             (None, Some(index)) if input.text().starts_with('{') && self.open && !self.filled => {
                 self.filled = true;

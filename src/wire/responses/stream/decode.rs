@@ -149,13 +149,10 @@ impl Decoder {
                 }
                 self.terminal(&response, word, sink)?;
             }
-            // Some relays name the event so.
-            "error" | "response.error" => {
-                self.error(frame.error, [frame.code, frame.message, frame.param], sink)
-            }
             "keepalive" | "ping" => sink(Event::Ping),
-            // Intermediate proxies send error frames without a type.
-            "" if frame.error.is_some() => {
+            "" if frame.error.is_none() => {}
+            // Relays name the event otherwise, and intermediate proxies send error frames without a type.
+            "error" | "response.error" | "" => {
                 self.error(frame.error, [frame.code, frame.message, frame.param], sink)
             }
             _ => {}
