@@ -29,8 +29,8 @@ use crate::wire::watch::{bit, elements, members};
 
 /// Calls of one response whose arguments are looked at. Later ones pass as they are.
 const MAX_CALLS: usize = 128;
-/// Longest beginning of a chunk that is kept for one that the gateway writes itself, in bytes.
-const MAX_HEAD: usize = 1_024;
+/// Longest part of a chunk that is kept for one that the gateway writes itself, in bytes.
+const MAX_SHELL: usize = 1_024;
 
 /// Corrector of one response.
 #[derive(Debug, Default)]
@@ -42,8 +42,8 @@ pub struct Corrector {
     list: Vec<OwnCall>,
     /// Number of calls whose arguments are not known to be as usual.
     open: usize,
-    /// Beginning of the last chunk whose arguments are held back.
-    head: String,
+    /// What the last chunk whose arguments are held back has before and behind its choices.
+    shell: Option<(String, String)>,
 }
 
 /// Call of a stream that passes.
@@ -138,10 +138,10 @@ impl Corrector {
         if self.open == 0 {
             return None;
         }
-        let (mut before, head) = (String::new(), std::mem::take(&mut self.head));
+        let mut before = String::new();
         let choices: SmallVec<[u64; 1]> = self.list.iter().map(|call| call.choice).collect();
         for choice in choices {
-            self.flush(choice, None, &head, &mut before);
+            self.flush(choice, None, &mut before);
         }
         Some(before).filter(|before| !before.is_empty())
     }
@@ -149,24 +149,24 @@ impl Corrector {
     fn edits(&mut self, text: &str, whole: bool) -> Result<(Edits, String), JsonError> {
         let (mut edits, mut before) = (Edits::new(), String::new());
         let mut choices = SmallVec::<[OwnChoice<'_>; 1]>::new();
-        let mut head = 0;
+        let mut place = 0..0;
         members(&mut Cursor::new(text), |key, json| match key.escaped() {
             "choices" => {
                 json.kind()?;
-                head = json.offset();
+                place.start = json.offset();
                 elements(json, |json| {
                     let choice = own_choice(json, whole, text, &mut edits)?;
                     choices.push(choice);
                     Ok(())
-                })
-                .map(drop)
+                })?;
+                place.end = json.offset();
+                Ok(())
             }
             "usage" => own_usage(json.raw()?, text, &mut edits),
             _ => json.skip(),
         })?;
-        let head = text.get(..head).filter(|head| head.len() <= MAX_HEAD).unwrap_or("{\"choices\":");
         for choice in &choices {
-            self.choice(choice, whole, (text, head), &mut edits, &mut before)?;
+            self.choice(choice, whole, (text, &place), &mut edits, &mut before)?;
         }
         edits.sort_by_key(|(range, _)| range.start);
         Ok((edits, before))
@@ -176,7 +176,7 @@ impl Corrector {
         &mut self,
         choice: &OwnChoice<'_>,
         whole: bool,
-        (text, head): (&str, &str),
+        (text, choices): (&str, &Range<usize>),
         edits: &mut Edits,
         before: &mut String,
     ) -> Result<(), JsonError> {
@@ -204,14 +204,14 @@ impl Corrector {
             () => Form::Fragment,
         };
         for fragment in &fragments {
-            self.fragment(choice.index, fragment, form, (text, head), edits, before);
+            self.fragment(choice.index, fragment, form, (text, choices), edits, before);
         }
         if has_legacy && self.called & bit(choice.index) == 0 {
             // The deprecated form has a word of its own, and its chunks are not looked at any further.
             self.calls = false;
         }
         let Some(word) = finish else { return Ok(()) };
-        self.flush(choice.index, None, head, before);
+        self.flush(choice.index, None, before);
         let called = self.calls.then_some(self.called & bit(choice.index) != 0);
         if let Some(instead) = instead_of(word, called)
             && let Some(range) = choice.finish.and_then(|finish| place_in(text, finish.text()))
@@ -227,7 +227,7 @@ impl Corrector {
         choice: u64,
         fragment: &Fragment<'_>,
         form: Form,
-        (text, head): (&str, &str),
+        (text, choices): (&str, &Range<usize>),
         edits: &mut Edits,
         before: &mut String,
     ) {
@@ -235,7 +235,7 @@ impl Corrector {
             self.called |= bit(choice);
         }
         let Some(arguments) = fragment.arguments.filter(|arguments| !arguments.is_null()) else {
-            return self.begin(choice, fragment, head, before);
+            return self.begin(choice, fragment, before);
         };
         let Some(place) = place_in(text, arguments.text()) else { return };
         let mut made = Vec::new();
@@ -252,7 +252,7 @@ impl Corrector {
         if form == Form::Document {
             instead = encoded_twice::corrected(said).or(instead);
         } else {
-            self.begin(choice, fragment, head, before);
+            self.begin(choice, fragment, before);
             if let Some(call) = self.list.iter_mut().rev().find(|call| call.is_of(choice, fragment.place)) {
                 let passed = call.arguments.push(said, form == Form::Fragment);
                 if matches!(call.arguments, Arguments::Usual) && passed.is_some() {
@@ -260,7 +260,9 @@ impl Corrector {
                 }
                 instead = passed.flatten().or(instead);
                 if instead.as_ref().is_some_and(String::is_empty) {
-                    head.clone_into(&mut self.head);
+                    let (head, tail) = (text.get(..choices.start), text.get(choices.end..));
+                    let shell = head.zip(tail).filter(|(head, tail)| head.len() + tail.len() <= MAX_SHELL);
+                    self.shell = shell.map(|(head, tail)| (head.to_owned(), tail.to_owned()));
                 }
             }
         }
@@ -270,20 +272,22 @@ impl Corrector {
     }
 
     /// Begins a call if the fragment is the first one of it.
-    fn begin(&mut self, choice: u64, fragment: &Fragment<'_>, head: &str, before: &mut String) {
+    fn begin(&mut self, choice: u64, fragment: &Fragment<'_>, before: &mut String) {
         let known = self.list.iter().rev().find(|call| call.is_of(choice, fragment.place));
         let is_new = fragment.is_named && known.is_none_or(|call| fragment.id != 0 && fragment.id != call.id);
         if !is_new || self.list.len() >= MAX_CALLS {
             return;
         }
-        self.flush(choice, Some(fragment.place), head, before);
+        self.flush(choice, Some(fragment.place), before);
         let arguments = Arguments::Begun(String::new());
         self.list.push(OwnCall { choice, place: fragment.place, id: fragment.id, arguments });
         self.open += 1;
     }
 
     /// Writes what is held back of the calls of a choice that have ended: all of them, or the one whose place is taken.
-    fn flush(&mut self, choice: u64, place: Option<Option<u64>>, head: &str, before: &mut String) {
+    fn flush(&mut self, choice: u64, place: Option<Option<u64>>, before: &mut String) {
+        let shell =
+            self.shell.as_ref().map_or(("{\"choices\":", "}"), |(head, tail)| (head.as_str(), tail.as_str()));
         for call in &mut self.list {
             if call.choice != choice || place.is_some_and(|place| call.place != place) {
                 continue;
@@ -296,9 +300,10 @@ impl Corrector {
                 && !held.is_empty()
             {
                 let place = call.place.unwrap_or(0);
+                let (head, tail) = shell;
                 before.push_str(&format!(
                     "{head}[{{\"index\":{choice},\"delta\":{{\"tool_calls\":[{{\"index\":{place},\"function\":\
-                     {{\"arguments\":\"{held}\"}}}}]}},\"finish_reason\":null}}]}}\n\ndata: "
+                     {{\"arguments\":\"{held}\"}}}}]}},\"finish_reason\":null}}]{tail}\n\ndata: "
                 ));
             }
         }
