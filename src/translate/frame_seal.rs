@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::StreamError;
 use super::output_slices::OutputSlices;
@@ -49,6 +49,8 @@ pub(super) fn sealed(text: JsonText, issuer: &str) -> JsonText {
     out.extend_from_slice(text.as_bytes().get(from..).unwrap_or_default());
     // Cannot fail: an envelope has only ASCII characters.
     String::from_utf8(out).unwrap_or_default().into()
+}
+
 /// Returns the fault of a document or frame that is none of its format: an error of the provider if it has the words of
 /// one.
 #[cold]
@@ -58,4 +60,3 @@ pub(super) fn no_answer(text: &str, error: &JsonError) -> StreamError {
     }
     StreamError::Invalid(error.to_string())
 }
-
