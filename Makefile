@@ -35,13 +35,12 @@ test: deps ## Run all tests; those whose tools are missing print SKIPPED (GATEWA
 	@$(MAKE) --no-print-directory linear
 
 linear: deps ## Run the tests that count the instructions of translation (needs valgrind)
-	$(CARGO) test --locked --no-default-features --config tests/linear/optimised.toml --test linear
+	$(CARGO) test --locked -p model-gateway-benches --config tests/linear/optimised.toml --test linear
 
 check: deps ## Check the formatting and run the lints
 	$(CARGO) fmt --check
 	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	$(CARGO) clippy --locked --all-targets --no-default-features -- -D warnings
 
 golden: deps ## Rewrite the golden files; review the diff before you commit it
 	UPDATE_GOLDEN=1 $(CARGO) test --locked
@@ -51,7 +50,7 @@ fuzz: deps ## Replay the fuzz corpora and mutations of them, for a bounded time
 
 # Few defects need more preemptions than this; without a bound, a check could take hours.
 loom: ## Model-check the lock-free code in every order in which its threads can interleave
-	RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --locked --no-default-features --lib \
+	RUSTFLAGS="--cfg model_check" LOOM_MAX_PREEMPTIONS=3 $(CARGO) test --locked -p model-gateway-sync -p model-gateway-routing --lib \
 	  --target-dir $(TARGET)/loom loom_
 
 # The unsafe code under Miri is the conversion of checked bytes to text (src/json/document.rs). The vectors of src/json/block
@@ -60,10 +59,10 @@ loom: ## Model-check the lock-free code in every order in which its threads can 
 # cannot make.
 # Generated tests would take minutes, so the plain ones are named.
 miri: miri-setup ## Run the tests of the unsafe code under Miri (rustup component add --toolchain nightly miri rust-src)
-	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked --no-default-features --lib \
-	  --target-dir $(TARGET)/miri -- json::block::tests::block_of json::document::tests::document_ranges_are \
-	  json::document::tests::document_that json::frame_template json::wanted_members \
-	  json::tests::scanner_finds json::tests::cursor_walks json::tests::string_escapes
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked -p model-gateway-json --lib \
+	  --target-dir $(TARGET)/miri -- block::tests::block_of document::tests::document_ranges_are \
+	  document::tests::document_that frame_template wanted_members \
+	  tests::scanner_finds tests::cursor_walks tests::string_escapes
 
 # The folder of its temporary files is ours: in a shared one, any Cargo.toml above them would be taken for a workspace's.
 miri-setup: ## Build the standard library that Miri runs the tests with
@@ -71,7 +70,7 @@ miri-setup: ## Build the standard library that Miri runs the tests with
 	TMPDIR=$(abspath $(TARGET))/miri/tmp RUST_BACKTRACE=0 $(CARGO) +nightly miri setup
 
 bench: deps ## Run the micro-benchmarks
-	$(CARGO) bench --locked --no-default-features --bench frames --bench translate -- $(ARGS)
+	$(CARGO) bench --locked -p model-gateway-benches --bench frames --bench translate -- $(ARGS)
 
 sdks: ## Install the providers' Python SDKs for the tests in target/
 	python3 -m venv $(SDKS)

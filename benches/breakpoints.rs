@@ -12,12 +12,12 @@
 mod measure;
 
 use bytes::Bytes;
+use codec::canonical::{BreakpointRule, CacheBreakpoint, Dialect, Thinking};
+use codec::translate::{PromptCaching, StoreOptions, TranslateRequest, outgoing_stored};
+use codec::wire::request::{Body, BodyReader};
+use codec::wire::{Api, Format};
+use json::{EscapedString, JsonText};
 use measure::{Subject, copy, criterion, print_summary};
-use model_gateway::canonical::{BreakpointRule, CacheBreakpoint, Dialect, Thinking};
-use model_gateway::json::{EscapedString, JsonText};
-use model_gateway::translate::{PromptCaching, StoreOptions, TranslateRequest, outgoing_stored};
-use model_gateway::wire::request::{Body, BodyReader};
-use model_gateway::wire::{Api, Format};
 
 const RULE: BreakpointRule = BreakpointRule {
     instructions: CacheBreakpoint::Short,

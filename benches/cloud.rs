@@ -12,12 +12,10 @@ mod measure;
 use std::hint::black_box;
 
 use bytes::BytesMut;
+use cloud::sigv4::{CanonicalRequest, CredentialScope, Credentials, PathEncoding, PayloadHash, Signer};
 use criterion::Criterion;
+use framing::event_stream::{EventMessage, HeaderValue, MessageWriter, put_header};
 use measure::{Subject, criterion};
-use model_gateway::cloud::sigv4::{
-    CanonicalRequest, CredentialScope, Credentials, PathEncoding, PayloadHash, Signer,
-};
-use model_gateway::framing::event_stream::{EventMessage, HeaderValue, MessageWriter, put_header};
 
 const BODY: usize = 100 << 10;
 

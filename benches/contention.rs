@@ -13,10 +13,10 @@
 use std::hint::black_box;
 use std::sync::Barrier;
 
-use model_gateway::canonical::Usage;
-use model_gateway::metrics::access_log::{AccessLog, Destination, Line};
-use model_gateway::metrics::{Finished, Metrics, Series};
-use model_gateway::sync::{DrainCount, SummedLimit};
+use codec::canonical::Usage;
+use observe::metrics::access_log::{AccessLog, Destination, Line};
+use observe::metrics::{Finished, Metrics, Series};
+use sync::{DrainCount, SummedLimit};
 
 /// Number of measurements, of which the median counts.
 const ROUNDS: usize = 5;

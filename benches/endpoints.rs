@@ -7,12 +7,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use codec::tokens::{self, TokenizerFamily};
+use codec::wire::embeddings::number;
+use codec::wire::images::answer::{ImageLocation, decode};
+use codec::wire::images::reply::{ImageReplyShape, ImageSet, OutputImage, encode};
 use criterion::{Criterion, Throughput};
-use model_gateway::json::RawJson;
-use model_gateway::tokens::{self, TokenizerFamily};
-use model_gateway::wire::embeddings::number;
-use model_gateway::wire::images::answer::{ImageLocation, decode};
-use model_gateway::wire::images::reply::{ImageReplyShape, ImageSet, OutputImage, encode};
+use json::RawJson;
 
 /// Length of a vector of text-embedding-3-large.
 const LENGTH: usize = 3_072;

@@ -6,12 +6,12 @@
 
 use std::time::{Duration, Instant};
 
-use model_gateway::canonical::Usage;
-use model_gateway::ledger::admin::LedgerAdmin as _;
-use model_gateway::ledger::backend::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage, ValkeyAdmin};
-use model_gateway::ledger::wal::DEFAULT_SEGMENT_LIMIT;
-use model_gateway::ledger::{AccountId, Ledger, ReserveOutcome, UsageRecord};
-use model_gateway::store::valkey::ServerAddress;
+use codec::canonical::Usage;
+use storage::ledger::admin::LedgerAdmin as _;
+use storage::ledger::backend::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage, ValkeyAdmin};
+use storage::ledger::wal::DEFAULT_SEGMENT_LIMIT;
+use storage::ledger::{AccountId, Ledger, ReserveOutcome, UsageRecord};
+use storage::store::valkey::ServerAddress;
 
 /// Number of measured requests of an account whose balance is leased.
 const HOT: u32 = 300_000;

@@ -14,13 +14,13 @@ mod workload;
 use std::hint::black_box;
 
 use bytes::Bytes;
+use codec::translate::Verbatim;
+use codec::translate::verbatim::{Arrival, Changes};
+use codec::wire::Api;
+use codec::wire::request::BodyReader;
+use framing::sse::SseEvent;
+use framing::{FrameBuffer, Splitter, sse::SseSplitter};
 use measure::{Subject, copy, criterion, print_summary};
-use model_gateway::framing::sse::SseEvent;
-use model_gateway::framing::{FrameBuffer, Splitter, sse::SseSplitter};
-use model_gateway::translate::Verbatim;
-use model_gateway::translate::verbatim::{Arrival, Changes};
-use model_gateway::wire::Api;
-use model_gateway::wire::request::BodyReader;
 use serde_json::Value;
 use workload::Stream;
 
@@ -68,7 +68,7 @@ fn pass_as_trees(stream: &Stream, out: &mut Vec<u8>) {
             if let Some(data) = SseEvent::parse(frame, &mut scratch).data {
                 write(data, frame);
             }
-            Ok::<_, model_gateway::framing::frame_buffer::FrameTooLarge>(())
+            Ok::<_, framing::frame_buffer::FrameTooLarge>(())
         })
         .unwrap();
     }

@@ -17,13 +17,13 @@ use std::hint::black_box;
 use std::process::ExitCode;
 
 use bytes::Bytes;
-use model_gateway::canonical::{BreakpointRule, CacheBreakpoint};
-use model_gateway::json::{EscapedString, JsonText};
-use model_gateway::route::affinity::fingerprint;
-use model_gateway::translate::verbatim::{Arrival, Changes};
-use model_gateway::translate::{PromptCaching, Verbatim};
-use model_gateway::wire::request::{Body, BodyReader};
-use model_gateway::wire::{Api, Format};
+use codec::canonical::{BreakpointRule, CacheBreakpoint};
+use codec::translate::verbatim::{Arrival, Changes};
+use codec::translate::{PromptCaching, Verbatim};
+use codec::wire::request::{Body, BodyReader};
+use codec::wire::{Api, Format};
+use json::{EscapedString, JsonText};
+use routing::route::affinity::fingerprint;
 use translation::{Fill, Said, Script, requests};
 
 const CASES: [&str; 19] = [
@@ -140,7 +140,7 @@ fn conversation(body: &[u8]) -> usize {
     let body = reader.finish().unwrap();
     measured(|| {
         for _ in 0..FRAMES {
-            black_box(model_gateway::wire::prompt::conversation(&body, fingerprint));
+            black_box(codec::wire::prompt::conversation(&body, fingerprint));
         }
     });
     FRAMES

@@ -12,7 +12,7 @@ bound_of_one_format=1
 record=benches/instructions.txt
 command -v valgrind > /dev/null || { echo "valgrind is not on this machine"; exit 1; }
 
-binary=$(${CARGO:-cargo} build --locked --no-default-features --profile bench --bench instructions \
+binary=$(${CARGO:-cargo} build --locked -p model-gateway-benches --profile bench --bench instructions \
   --message-format=json-render-diagnostics | sed -n 's/.*"executable":"\([^"]*\/instructions-[^"]*\)".*/\1/p')
 [ -x "$binary" ] || { echo "the benchmark was not built"; exit 1; }
 

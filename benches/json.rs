@@ -13,8 +13,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use model_gateway::json::{Cursor, JsonStr, push_escaped};
-use model_gateway::wire::embeddings::number;
+use codec::wire::embeddings::number;
+use json::{Cursor, JsonStr, push_escaped};
 use simd_json::prelude::*;
 use sonic_rs::{JsonValueTrait as _, LazyValue};
 

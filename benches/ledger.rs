@@ -7,12 +7,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use model_gateway::canonical::Usage;
-use model_gateway::ledger::admin::LedgerAdmin as _;
-use model_gateway::ledger::backend::sqlite::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig};
-use model_gateway::ledger::report::{UsageFilter, UsageGrouping};
-use model_gateway::ledger::wal::DEFAULT_SEGMENT_LIMIT;
-use model_gateway::ledger::{AccountId, Ledger, ReserveOutcome, Settled, UsageRecord};
+use codec::canonical::Usage;
+use storage::ledger::admin::LedgerAdmin as _;
+use storage::ledger::backend::sqlite::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig};
+use storage::ledger::report::{UsageFilter, UsageGrouping};
+use storage::ledger::wal::DEFAULT_SEGMENT_LIMIT;
+use storage::ledger::{AccountId, Ledger, ReserveOutcome, Settled, UsageRecord};
 
 const TERMS: SqliteLedgerConfig = SqliteLedgerConfig {
     flush: Duration::from_millis(100),
@@ -84,7 +84,7 @@ fn record<'a>(names: &'a [String; 3], request: &'a str, time: i64, cost: i64) ->
     }
 }
 
-fn reserve(book: &SqliteLedger, account: &AccountId, amount: i64) -> model_gateway::ledger::Reservation {
+fn reserve(book: &SqliteLedger, account: &AccountId, amount: i64) -> storage::ledger::Reservation {
     match book.reserve(account, amount) {
         ReserveOutcome::Known(outcome) => outcome.unwrap(),
         ReserveOutcome::Pending(_) => unreachable!(),

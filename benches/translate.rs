@@ -16,11 +16,11 @@ mod translation;
 use std::hint::black_box;
 
 use bytes::Bytes;
+use codec::translate::verbatim::Arrival;
+use codec::wire::Format;
 use criterion::Criterion;
+use json::JsonText;
 use measure::{Subject, copy, criterion, print_summary};
-use model_gateway::json::JsonText;
-use model_gateway::translate::verbatim::Arrival;
-use model_gateway::wire::Format;
 use serde_json::{Value, json};
 use translation::{Fill, Said, requests};
 

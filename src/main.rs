@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    model_gateway::cli::run()
+    cli::run()
 }

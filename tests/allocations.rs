@@ -11,21 +11,21 @@ mod translated;
 mod translation;
 
 use bytes::{Bytes, BytesMut};
+use codec::canonical::Usage;
+use codec::translate::Verbatim;
+use codec::translate::invoke_stream::InvokeStream;
+use codec::translate::invoke_writer::InvokeWriter;
+use codec::translate::verbatim::{Arrival, Changes};
+use codec::wire::Api;
+use codec::wire::codec::RequestClock;
+use codec::wire::request::BodyReader;
 use counting::{Count, count};
-use model_gateway::canonical::Usage;
-use model_gateway::framing::event_stream::{HeaderValue, MessageWriter, put_header};
-use model_gateway::framing::frame_buffer::FrameTooLarge;
-use model_gateway::framing::json_array::ArraySplitter;
-use model_gateway::framing::sse::SseSplitter;
-use model_gateway::framing::{FrameBuffer, Splitter};
-use model_gateway::json::EscapedString;
-use model_gateway::translate::Verbatim;
-use model_gateway::translate::invoke_stream::InvokeStream;
-use model_gateway::translate::invoke_writer::InvokeWriter;
-use model_gateway::translate::verbatim::{Arrival, Changes};
-use model_gateway::wire::Api;
-use model_gateway::wire::codec::RequestClock;
-use model_gateway::wire::request::BodyReader;
+use framing::event_stream::{HeaderValue, MessageWriter, put_header};
+use framing::frame_buffer::FrameTooLarge;
+use framing::json_array::ArraySplitter;
+use framing::sse::SseSplitter;
+use framing::{FrameBuffer, Splitter};
+use json::EscapedString;
 
 const NOTHING: Count = Count { calls: 0, bytes: 0 };
 /// Frames that are fed before the count starts, until every buffer has reached its final size.

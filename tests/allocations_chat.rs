@@ -8,10 +8,10 @@ mod counting;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use codec::wire::chat::stream::{Decoder, Encoder};
+use codec::wire::codec::ReplyOptions;
 use counting::{Count, count};
-use model_gateway::json::EscapedString;
-use model_gateway::wire::chat::stream::{Decoder, Encoder};
-use model_gateway::wire::codec::ReplyOptions;
+use json::EscapedString;
 
 /// Frames that are processed before the count starts, until every buffer has reached its final size.
 const WARM: usize = 20;

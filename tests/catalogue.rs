@@ -1,6 +1,5 @@
 //! `model-gateway catalogue`: what it shows of models, what it says about a configuration, and what it imports.
 
-#![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::path::Path;

@@ -1,7 +1,6 @@
 //! Examples in conf/ and the page docs/configuration.md, checked against the configuration reader: the examples load,
 //! and both name every key.
 
-#![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};

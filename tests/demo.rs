@@ -1,6 +1,5 @@
 //! `model-gateway demo` from a user's point of view: every printed command is pasted into a shell.
 
-#![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::io::{Read as _, Write as _};

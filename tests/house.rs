@@ -12,11 +12,10 @@ mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use source::{File, code_of, committed, rust, without_inline_tests, words};
+use source::{code_of, committed, rust, without_inline_tests, words};
 
-/// Modules that build without the feature `proxy`.
-const CODECS: [&str; 10] =
-    ["canonical", "catalogue", "cloud", "error", "framing", "job", "json", "tokens", "translate", "wire"];
+/// Crates without sockets, files and clocks.
+const CODECS: [&str; 4] = ["cloud", "codec", "framing", "json"];
 /// A file with more lines has more than one reason to change.
 const MAX_LINES: usize = 500;
 
@@ -50,11 +49,7 @@ fn rows(page: &str, section: &str) -> Vec<(String, String)> {
 fn permitted() -> BTreeMap<String, BTreeSet<String>> {
     let mut table = BTreeMap::new();
     for (left, right) in rows(&page(), "Dependencies") {
-        let used = if right.trim() == "all of the above" {
-            table.keys().cloned().collect()
-        } else {
-            modules_in(&right)
-        };
+        let used = modules_in(&right);
         for module in modules_in(&left) {
             assert!(table.insert(module.clone(), used.clone()).is_none(), "{module} has two rows");
         }
@@ -62,9 +57,44 @@ fn permitted() -> BTreeMap<String, BTreeSet<String>> {
     table
 }
 
-/// The modules that there are: folders and files of src/ beside the two roots.
+/// The crates that there are: folders of src/ with a manifest.
+fn crates() -> BTreeMap<String, String> {
+    let manifests = committed().into_iter().filter(|file| file.path.ends_with("/Cargo.toml"));
+    let named = manifests.filter_map(|file| {
+        let name = file.path.strip_prefix("src/")?.strip_suffix("/Cargo.toml")?.to_owned();
+        Some((name, file.text))
+    });
+    named.collect()
+}
+
+/// The modules that there are: the program's, and those of crates with several.
 fn modules() -> BTreeSet<String> {
-    rust("src").iter().filter_map(File::module).map(str::to_owned).collect()
+    let alone = crates();
+    let there = rust("src").into_iter().filter_map(|file| file.module().map(str::to_owned));
+    there.filter(|module| !alone.contains_key(module)).collect()
+}
+
+#[test]
+fn crates_are_on_the_page_with_what_they_use() {
+    let page = page();
+    let listed: BTreeMap<String, BTreeSet<String>> = rows(&page, "Crates")
+        .iter()
+        .map(|(name, rest)| {
+            let (_, used) = rest.rsplit_once(" | ").unwrap();
+            (name.trim().trim_matches('`').to_owned(), modules_in(used))
+        })
+        .collect();
+    let manifests = crates();
+    let there: BTreeMap<String, BTreeSet<String>> = manifests
+        .iter()
+        .map(|(name, manifest)| {
+            let (_, rest) = manifest.split_once("\n[dependencies]\n").unwrap();
+            let lines = rest.split("\n[").next().unwrap().lines();
+            let used = lines.filter_map(|line| line.split('.').next());
+            (name.clone(), used.filter(|used| manifests.contains_key(*used)).map(str::to_owned).collect())
+        })
+        .collect();
+    assert_eq!(listed, there, "docs/architecture.md, Crates");
 }
 
 #[test]
@@ -76,25 +106,35 @@ fn modules_are_on_the_page_and_in_the_tour() {
     assert_eq!(permitted().into_keys().collect::<BTreeSet<_>>(), there, "Dependencies");
     let tour = rust("src").into_iter().find(|file| file.path == "src/lib.rs").unwrap().text;
     for module in there {
-        assert!(tour.contains(&format!("//! * [`{module}`]")), "src/lib.rs has no paragraph on {module}");
+        assert!(tour.contains(&format!("[`{module}`]")), "src/lib.rs does not name {module}");
     }
 }
 
 #[test]
 fn dependencies_are_those_of_the_page() {
     let permitted = permitted();
+    let manifests = crates();
+    let known: BTreeSet<String> = permitted.keys().chain(manifests.keys()).cloned().collect();
     let mut faults = Vec::new();
     let mut seen = 0;
     // Tests may bring modules together.
     for file in rust("src").into_iter().filter(|file| !file.is_test()) {
         let Some(module) = file.module() else { continue };
+        let Some(row) = permitted.get(module) else { continue };
         for used in file.paths() {
             let Some(name) = used.first() else { continue };
-            if name == module || !permitted.contains_key(name) {
+            if name == module || !known.contains(name) {
+                continue;
+            }
+            // A module of the crate's own may have the name of a crate that it does not depend on.
+            let manifest =
+                file.path.strip_prefix("src/").and_then(|path| manifests.get(path.split('/').next()?));
+            let depends = |manifest: &String| manifest.contains(&format!("\n{name}.workspace = true"));
+            if manifests.contains_key(name) && !manifest.is_none_or(depends) {
                 continue;
             }
             seen += 1;
-            if !permitted[module].contains(name) {
+            if !row.contains(name) {
                 faults.push(format!("{}: {module} uses {name}", file.path));
             }
         }
@@ -113,8 +153,6 @@ fn dependencies_on_the_page_are_used() {
             }
         }
     }
-    // The last two may use everything.
-    unused.remove("proxy");
     let faults: Vec<String> = unused
         .iter()
         .filter(|(_, row)| !row.is_empty())
@@ -127,8 +165,9 @@ fn dependencies_on_the_page_are_used() {
 fn formats_do_not_use_each_other() {
     const FORMATS: [&str; 5] = ["chat", "converse", "generate", "messages", "responses"];
     let mut faults = Vec::new();
-    for file in rust("src/wire") {
-        let Some(own) = FORMATS.into_iter().find(|name| file.path.starts_with(&format!("src/wire/{name}/")))
+    for file in rust("src/codec/wire") {
+        let Some(own) =
+            FORMATS.into_iter().find(|name| file.path.starts_with(&format!("src/codec/wire/{name}/")))
         else {
             continue;
         };
@@ -175,7 +214,7 @@ fn canonical_names_no_format_and_no_provider() {
         "generatecontent",
     ];
     let mut faults = Vec::new();
-    for file in rust("src/canonical") {
+    for file in rust("src/codec/canonical") {
         // A test may take a provider for an example.
         let text = without_inline_tests(&file.text);
         for word in words(text).filter(|_| !file.is_test()) {
@@ -187,32 +226,24 @@ fn canonical_names_no_format_and_no_provider() {
     assert_none("canonical is nobody's format", &faults);
 }
 
-/// Dependencies that are there only with the feature `proxy`, as code spells them.
-fn behind_the_feature() -> Vec<String> {
-    let manifest = std::fs::read_to_string(source::root().join("Cargo.toml")).unwrap();
-    let (_, rest) = manifest.split_once("\n[dependencies]\n").unwrap();
-    let section = rest.split("\n[").next().unwrap();
-    let optional = section.lines().filter(|line| line.contains("optional = true"));
-    optional.map(|line| line.split(' ').next().unwrap().replace('-', "_")).collect()
-}
-
 #[test]
 fn codecs_use_no_sockets_files_or_clocks() {
-    let crates = behind_the_feature();
-    assert!(crates.iter().any(|name| name == "pingora") && crates.iter().any(|name| name == "tokio"));
     let mut faults = Vec::new();
-    for file in rust("src") {
-        if !file.module().is_some_and(|module| CODECS.contains(&module)) {
-            continue;
-        }
-        // A cursor reads memory: the parser of frame headers takes one.
-        let code = code_of(&file.text).replace("std::io::Cursor", "");
-        for name in &crates {
-            if code.contains(&format!("{name}::")) && words(&code).any(|word| word == name) {
-                faults.push(format!("{}: {name}", file.path));
+    for (name, manifest) in crates().iter().filter(|(name, _)| CODECS.contains(&name.as_str())) {
+        for dependency in ["tokio", "pingora", "ureq", "rusqlite", "rustls"] {
+            if manifest.lines().any(|line| line.starts_with(dependency)) {
+                faults.push(format!("{name} depends on {dependency}"));
             }
         }
-        for name in ["std::fs", "std::io", "std::net", "std::process", "std::thread", "Instant", "SystemTime"]
+    }
+    let files = CODECS.into_iter().flat_map(|name| rust(&format!("src/{name}")));
+    for file in files.filter(|file| !file.path.contains("/examples/")) {
+        // A cursor reads memory: the parser of frame headers takes one.
+        let code = code_of(&file.text).replace("std::io::Cursor", "");
+        for name in
+            ["std::fs", "std::io", "std::process", "std::thread", "Instant", "SystemTime", "TcpStream"]
+                .into_iter()
+                .chain(["TcpListener", "UdpSocket", "ToSocketAddrs"])
         {
             if code.contains(name) {
                 faults.push(format!("{}: {name}", file.path));
@@ -226,13 +257,13 @@ fn codecs_use_no_sockets_files_or_clocks() {
 }
 
 #[test]
-fn pingora_is_named_by_the_proxy_only() {
+fn pingora_is_named_by_driver_and_proxy_only() {
     let named: BTreeSet<String> = rust("src")
         .iter()
         .filter(|file| code_of(&file.text).contains("pingora"))
         .filter_map(|file| file.module().map(str::to_owned))
         .collect();
-    assert_eq!(named, BTreeSet::from(["proxy".to_owned()]));
+    assert_eq!(named, ["driver", "proxy"].map(str::to_owned).into());
 }
 
 #[test]
@@ -259,8 +290,9 @@ fn files_are_read_by_config_only() {
         // The import reads configurations of other gateways.
         let imports = file.path == "src/cli/import/file.rs";
         // A journal, or a state file, is read back by the code that wrote it.
-        let own = file.path.starts_with("src/ledger/wal/")
-            || ["src/store/journal_files.rs", "src/store/store_lock.rs"].contains(&file.path.as_str())
+        let own = file.path.starts_with("src/storage/ledger/wal/")
+            || ["src/storage/store/journal_files.rs", "src/storage/store/store_lock.rs"]
+                .contains(&file.path.as_str())
             || ["src/admin/audit.rs", "src/admin/drain_state.rs", "src/admin/fleet.rs"]
                 .contains(&file.path.as_str());
         // What the kernel says of processes is no file of an operator.
@@ -300,11 +332,11 @@ fn files_are_short_and_say_what_they_are() {
             }
             // What lives there, and what must not.
             let opening: String = file.text.lines().take_while(|line| line.starts_with("//!")).collect();
-            let opens_a_module = file.path.starts_with("src/") && file.path.matches('/').count() == 2;
-            if opens_a_module
-                && file.path.ends_with("/mod.rs")
-                && !opening.to_ascii_lowercase().contains("must not")
-            {
+            let module = file.module().map(str::to_owned);
+            let opens_a_module = module.is_some_and(|name| {
+                ["mod", "lib"].iter().any(|root| file.path.ends_with(&format!("/{name}/{root}.rs")))
+            });
+            if opens_a_module && !opening.to_ascii_lowercase().contains("must not") {
                 faults.push(format!("{}: does not say what must not live there", file.path));
             }
         }

@@ -4,7 +4,6 @@
 //! The public configurations are not part of this repository. Their folder is GATEWAY_SAMPLES, or else
 //! ../shared/samples. `UPDATE_GOLDEN=1` rewrites the golden files in `tests/import/`; review the diff.
 
-#![cfg(feature = "proxy")]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,6 +1,5 @@
 //! Command line interface of the ledger: `model-gateway accounts` and `model-gateway usage`.
 
-#![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::os::unix::process::ExitStatusExt as _;

@@ -2,7 +2,6 @@
 //! hundred times, while others run and accounts are credited. Afterwards every confirmed settlement is charged exactly
 //! once and the sums agree.
 
-#![cfg(feature = "proxy")]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -3,7 +3,7 @@
 //! opens the ledger on it. Everything that was reported as durable must be there, nothing may be there twice, and the
 //! sums agree.
 
-#![cfg(all(feature = "proxy", target_os = "linux"))]
+#![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

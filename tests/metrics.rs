@@ -1,6 +1,5 @@
 //! Check of docs/metrics.md against the metric registry: both have the same series, with the same types and labels.
 
-#![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,5 @@
 //! Check of docs/operations.md against the code: every kind of error and every field of the access log.
 
-#![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::collections::BTreeSet;

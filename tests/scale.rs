@@ -1,7 +1,6 @@
 //! Scale of the key file: a million keys and a hundred thousand accounts are loaded, reloaded and looked up. Prints
 //! figures without limits for them; run it with `cargo test --release --test scale -- --ignored --nocapture`.
 
-#![cfg(feature = "proxy")]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

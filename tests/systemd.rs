@@ -1,6 +1,5 @@
 //! Check of the systemd unit: valid, sandboxed, and consistent with the production example.
 
-#![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 #[path = "support/ports.rs"]

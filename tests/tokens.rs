@@ -199,7 +199,6 @@ fn token_estimates_match_recorded_counts() {
 /// The estimate that a stream begins with whose provider reports its usage at the end: from the bytes of the body
 /// alone, so that no text is counted before the response begins. The recorded prompts of providers that add prompts of
 /// their own are part of the sample.
-#[cfg(feature = "proxy")]
 #[test]
 fn estimate_at_the_start_of_a_stream_has_the_size_of_the_count() {
     use model_gateway::account::estimate;
@@ -241,7 +240,7 @@ fn vocabularies_in_the_binary_are_those_of_the_reference() {
         let mut data = count.to_be_bytes().to_vec();
         data.extend(tokens.iter().map(|token| u8::try_from(token.len()).unwrap()));
         data.extend(tokens.concat());
-        let path = format!("{}/src/tokens/bpe/data/{name}.br", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/src/codec/tokens/bpe/data/{name}.br", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             let settings = brotli::enc::BrotliEncoderParams { quality: 11, lgwin: 24, ..Default::default() };
             let mut out = Vec::new();

@@ -239,7 +239,7 @@ fn joined(mut request: Request<'_>) -> Vec<String> {
             && text.len() > 1
         {
             let whole: String = text.iter().map(|text| text.escaped()).collect();
-            *text = vec![model_gateway::json::JsonStr::from_escaped(Box::leak(whole.into_boxed_str()))];
+            *text = vec![json::JsonStr::from_escaped(Box::leak(whole.into_boxed_str()))];
         }
     }
     request.extra.sort_by_key(|extra| extra.name);

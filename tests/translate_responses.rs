@@ -250,7 +250,7 @@ fn settled<'a>(mut request: Request<'a>, joined: &'a mut String) -> Request<'a> 
         }
     }
     if !joined.is_empty() {
-        let text = model_gateway::json::JsonStr::from_escaped(joined);
+        let text = json::JsonStr::from_escaped(joined);
         let turn = Turn::new(model_gateway::canonical::Role::System, vec![Block::text(text)]);
         request.turns.insert(0, turn);
     }

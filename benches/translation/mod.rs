@@ -9,16 +9,16 @@ mod texts;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use model_gateway::canonical::{Dialect, Thinking};
-use model_gateway::framing::event_stream::{HeaderValue, MessageWriter, put_header};
-use model_gateway::json::{EscapedString, JsonText};
-use model_gateway::translate::translated::Route;
-use model_gateway::translate::verbatim::Arrival;
-use model_gateway::translate::{
+use codec::canonical::{Dialect, Thinking};
+use codec::translate::translated::Route;
+use codec::translate::verbatim::Arrival;
+use codec::translate::{
     Outgoing, PromptCaching, Restore, StoreOptions, TranslateRequest, Translated, outgoing_stored,
 };
-use model_gateway::wire::Format;
-use model_gateway::wire::codec::ReplyOptions;
+use codec::wire::Format;
+use codec::wire::codec::ReplyOptions;
+use framing::event_stream::{HeaderValue, MessageWriter, put_header};
+use json::{EscapedString, JsonText};
 
 use texts::{HEAD, chunk, event, generate, id, item, names, word};
 

@@ -1,8 +1,8 @@
 //! Requests with the same content in all formats: a conversation with tools, that of a coding agent, and one with an
 //! image.
 
-use model_gateway::json::push_escaped;
-use model_gateway::wire::Format;
+use codec::wire::Format;
+use json::push_escaped;
 
 const WORDS: &str = "Read what it must, \\\"as it is\\\", and say what stands in it.\\n";
 

@@ -3,8 +3,8 @@
 //! Here live texts. Measurement must not live here.
 
 use bytes::Bytes;
-use model_gateway::translate::verbatim::Arrival;
-use model_gateway::wire::Api;
+use codec::translate::verbatim::Arrival;
+use codec::wire::Api;
 
 const WORDS: [&str; 12] = [
     " the",

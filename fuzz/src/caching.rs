@@ -1,10 +1,10 @@
 //! Targets for automatic prompt caching: the reverse reader and the places of cache marks, compared with serde_json.
 
 use bytes::Bytes;
-use model_gateway::canonical::{BreakpointSupport, CachePolicy};
-use model_gateway::json::{ReverseReader, Truncated};
-use model_gateway::wire::Api;
-use model_gateway::wire::request::{Body, BodyReader};
+use codec::canonical::{BreakpointSupport, CachePolicy};
+use codec::wire::Api;
+use codec::wire::request::{Body, BodyReader};
+use json::{ReverseReader, Truncated};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,6 @@
 //! Target for the reader of catalogue files.
 
-use model_gateway::catalogue::Catalogue;
+use codec::catalogue::Catalogue;
 
 /// A base file and one that is laid over it, separated by a line of `===`: they are compiled or refused, every fault has a line of
 /// one of them, every model is found by its own names, and prices have neither an overlap nor a gap.

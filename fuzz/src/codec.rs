@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use model_gateway::framing::frame_buffer::FrameTooLarge;
-use model_gateway::framing::json_array::{ArraySplitter, element};
-use model_gateway::framing::sse::{SseEvent, SseSplitter};
-use model_gateway::framing::{FrameBuffer, Splitter};
+use framing::frame_buffer::FrameTooLarge;
+use framing::json_array::{ArraySplitter, element};
+use framing::sse::{SseEvent, SseSplitter};
+use framing::{FrameBuffer, Splitter};
 
 use crate::{choose, pieces};
 

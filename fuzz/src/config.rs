@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use model_gateway::config::{KeysFile, NoSecrets, effective, load_texts};
+use config::{KeysFile, NoSecrets, effective, load_texts};
 
 /// The three configuration files, separated by a line of `===`: every problem has a valid line number, and a valid
 /// configuration can be shown.

@@ -3,18 +3,18 @@
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
-use model_gateway::canonical::Usage;
-use model_gateway::cloud::sigv4::{
+use cloud::sigv4::{
     CanonicalRequest, CredentialScope, Credentials, PathEncoding, PayloadHash, Presented, Signer,
 };
-use model_gateway::framing::event_stream::{
+use codec::canonical::Usage;
+use codec::translate::invoke_stream::InvokeStream;
+use codec::translate::invoke_writer::InvokeWriter;
+use codec::wire::codec::RequestClock;
+use framing::event_stream::{
     EventMessage, EventStreamSplitter, MAX_HEADERS_LENGTH, MessageError, MessageWriter, put_header,
 };
-use model_gateway::framing::frame_buffer::FrameTooLarge;
-use model_gateway::framing::{FrameBuffer, Splitter};
-use model_gateway::translate::invoke_stream::InvokeStream;
-use model_gateway::translate::invoke_writer::InvokeWriter;
-use model_gateway::wire::codec::RequestClock;
+use framing::frame_buffer::FrameTooLarge;
+use framing::{FrameBuffer, Splitter};
 
 use crate::{choose, pieces};
 

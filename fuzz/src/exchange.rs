@@ -1,11 +1,11 @@
 //! Targets for verbatim responses.
 
 use bytes::Bytes;
-use model_gateway::json::EscapedString;
-use model_gateway::translate::Verbatim;
-use model_gateway::translate::verbatim::{Arrival, Changes, StreamError};
-use model_gateway::wire::Api;
-use model_gateway::wire::watch::StreamEnd;
+use codec::translate::Verbatim;
+use codec::translate::verbatim::{Arrival, Changes, StreamError};
+use codec::wire::Api;
+use codec::wire::watch::StreamEnd;
+use json::EscapedString;
 use serde_json::Value;
 
 use crate::{choose, pieces};

@@ -1,9 +1,9 @@
 //! Targets for images: multipart forms, headers of image files, requests and responses.
 
 use bytes::Bytes;
-use model_gateway::canonical::image::{ImageFamily, ImageFormat, ImageSource};
-use model_gateway::wire::form;
-use model_gateway::wire::images::{answer, check::check, convert, file, predict, request};
+use codec::canonical::image::{ImageFamily, ImageFormat, ImageSource};
+use codec::wire::form;
+use codec::wire::images::{answer, check::check, convert, file, predict, request};
 
 use super::choose;
 

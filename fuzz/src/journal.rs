@@ -1,7 +1,7 @@
 //! Targets for the ledger's journal after a crash.
 
-use model_gateway::ledger::UsageRecord;
-use model_gateway::ledger::wal::{JournalFrames, opening, write};
+use storage::ledger::UsageRecord;
+use storage::ledger::wal::{JournalFrames, opening, write};
 
 use crate::choose;
 

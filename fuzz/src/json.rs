@@ -1,8 +1,6 @@
 //! Targets for the JSON readers, compared with serde_json.
 
-use model_gateway::json::{
-    Cursor, JsonError, JsonStr, MOST_MEMBERS, Member, ScanError, ScanErrorKind, Scanner, ValueKind,
-};
+use json::{Cursor, JsonError, JsonStr, MOST_MEMBERS, Member, ScanError, ScanErrorKind, Scanner, ValueKind};
 use serde_json::Value;
 use serde_json::value::RawValue;
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use model_gateway::framing::proxy_header::{MAX_HEADER, ProxyHeader, ProxyHeaderFault, parse};
+use framing::proxy_header::{MAX_HEADER, ProxyHeader, ProxyHeaderFault, parse};
 
 use crate::{choose, pieces};
 
@@ -53,7 +53,7 @@ pub fn proxy_header(mut data: &[u8]) {
 /// * A peer that is not trusted is the client.
 #[cfg(feature = "config")]
 pub fn forwarded(mut data: &[u8]) {
-    use model_gateway::account::{ForwardedHeader, Network, TrustedProxies};
+    use routing::account::{ForwardedHeader, Network, TrustedProxies};
 
     let header = ForwardedHeader::ALL[choose(&mut data, 2)];
     let networks = vec![Network::parse("10.0.0.0/8").expect("a network")];

@@ -1,11 +1,11 @@
 //! Targets for the responses API over WebSocket.
 
 use bytes::{Bytes, BytesMut};
-use model_gateway::framing::websocket::{FrameFault, FrameReader, Incoming, MessageKind};
-use model_gateway::json::Rope;
-use model_gateway::wire::responses::socket::{
+use codec::wire::responses::socket::{
     ClientEvent, ContinuedFrom, ConversationMemory, ErrorEvent, Origin, error_event, provider, steer_failed,
 };
+use framing::websocket::{FrameFault, FrameReader, Incoming, MessageKind};
+use json::Rope;
 use serde_json::Value;
 use serde_json::value::RawValue;
 

@@ -2,15 +2,11 @@
 
 use std::sync::Arc;
 
-use model_gateway::cloud::aws::{InstanceMetadata, WebIdentity};
-use model_gateway::cloud::azure::{
-    AzureCredential, AzureIdentity, IdentityEndpoint, ManagedIdentity, SCOPE_OPENAI,
-};
-use model_gateway::cloud::google::GoogleCredential;
-use model_gateway::cloud::oauth::{AssertionAlgorithm, AssertionSigner};
-use model_gateway::cloud::token::{
-    Credential, CredentialSource, Grant, MAX_STEPS, Step, StepResult, TokenRequest,
-};
+use cloud::aws::{InstanceMetadata, WebIdentity};
+use cloud::azure::{AzureCredential, AzureIdentity, IdentityEndpoint, ManagedIdentity, SCOPE_OPENAI};
+use cloud::google::GoogleCredential;
+use cloud::oauth::{AssertionAlgorithm, AssertionSigner};
+use cloud::token::{Credential, CredentialSource, Grant, MAX_STEPS, Step, StepResult, TokenRequest};
 
 /// Token that a refused request carries, in the subject token file.
 const SUBJECT: &str = "subject-token-of-the-fuzz-target";
@@ -35,7 +31,7 @@ impl AssertionSigner for Empty {
 pub fn tokens(data: &[u8]) {
     let mut parts = data.splitn(2, |byte| *byte == 0);
     let (file, body) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    if let Ok(grant) = model_gateway::cloud::oauth::parse_token(body) {
+    if let Ok(grant) = cloud::oauth::parse_token(body) {
         check_grant(&grant);
     }
     for source in other_sources() {

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use model_gateway::canonical::dialect::{ReasoningOff, ReasoningSupport, SamplingSupport, Structured};
-use model_gateway::canonical::seal::{SealedSignature, SignedCallId};
-use model_gateway::canonical::{
+use codec::canonical::dialect::{ReasoningOff, ReasoningSupport, SamplingSupport, Structured};
+use codec::canonical::seal::{SealedSignature, SignedCallId};
+use codec::canonical::{
     BreakpointSupport, Dialect, Effort, EffortSet, Event, Grammar, MemberSet, ProviderSignature, Quirks,
     RequestFeatures, Thinking,
 };
-use model_gateway::error::{ApiError, ErrorKind};
-use model_gateway::framing::event_stream::EventMessage;
-use model_gateway::json::{EscapedString, JsonStr, RawJson};
-use model_gateway::translate::translated::{Route, Translated};
-use model_gateway::translate::verbatim::{Arrival, StreamError};
-use model_gateway::translate::{Restore, TranslateRequest, outgoing};
-use model_gateway::wire::codec::ReplyOptions;
-use model_gateway::wire::{Format, chat, converse, generate, messages, responses, schema};
+use codec::error::{ApiError, ErrorKind};
+use codec::translate::translated::{Route, Translated};
+use codec::translate::verbatim::{Arrival, StreamError};
+use codec::translate::{Restore, TranslateRequest, outgoing};
+use codec::wire::codec::ReplyOptions;
+use codec::wire::{Format, chat, converse, generate, messages, responses, schema};
+use framing::event_stream::EventMessage;
+use json::{EscapedString, JsonStr, RawJson};
 use serde_json::value::RawValue;
 
 use crate::{choose, pieces};
@@ -327,7 +327,7 @@ pub fn seals(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let pasted = |text: &str| assert_json(&format!("\"{text}\""));
     let mut quoted = Vec::new();
-    model_gateway::json::push_escaped(&mut quoted, text);
+    json::push_escaped(&mut quoted, text);
     let escaped = String::from_utf8(quoted).unwrap();
     let field = JsonStr::from_escaped(&escaped);
     if let Some(seal) = ProviderSignature::read(field) {

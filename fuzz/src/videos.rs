@@ -1,12 +1,12 @@
 //! Targets for videos and tasks: requests in all shapes, provider responses, and multipart forms.
 
 use bytes::{Bytes, BytesMut};
-use model_gateway::canonical::video::{
+use codec::canonical::video::{
     AudioSetting, PictureSource, Seconds, Stage, VideoDialect, VideoReport, VideoShape,
 };
-use model_gateway::wire::form;
-use model_gateway::wire::tasks::{Task, answer, ask as task_ask, image};
-use model_gateway::wire::video::{ask, markers, read, write};
+use codec::wire::form;
+use codec::wire::tasks::{Task, answer, ask as task_ask, image};
+use codec::wire::video::{ask, markers, read, write};
 use serde_json::{Map, Value};
 
 use super::choose;

@@ -1,17 +1,17 @@
 //! Targets for paths, request bodies, compaction items, frames and error bodies.
 
 use bytes::{Bytes, BytesMut};
-use model_gateway::canonical::Usage;
-use model_gateway::canonical::embed::EmbedDialect;
-use model_gateway::error::ApiError;
-use model_gateway::json::Edit;
-use model_gateway::provider::{BaseUrl, Provider, ProviderKind, Setup};
-use model_gateway::wire::error::{self, ProviderError};
-use model_gateway::wire::path::{parse, percent_decode, push_path_segment, query_value, query_without};
-use model_gateway::wire::request::{Body, BodyReader};
-use model_gateway::wire::responses::compaction::{CompactionItems, user_messages};
-use model_gateway::wire::watch::{self, FrameClass, StreamEnd};
-use model_gateway::wire::{Api, Format, embeddings, rerank};
+use codec::canonical::Usage;
+use codec::canonical::embed::EmbedDialect;
+use codec::error::ApiError;
+use codec::provider::{BaseUrl, Provider, ProviderKind, Setup};
+use codec::wire::error::{self, ProviderError};
+use codec::wire::path::{parse, percent_decode, push_path_segment, query_value, query_without};
+use codec::wire::request::{Body, BodyReader};
+use codec::wire::responses::compaction::{CompactionItems, user_messages};
+use codec::wire::watch::{self, FrameClass, StreamEnd};
+use codec::wire::{Api, Format, embeddings, rerank};
+use json::Edit;
 use serde_json::Value;
 
 use crate::{choose, pieces};

@@ -6,7 +6,7 @@ let
 in
 rustPlatform.buildRustPackage {
   pname = "model-gateway";
-  inherit (manifest.package) version;
+  inherit (manifest.workspace.package) version;
   src = lib.cleanSource ../..;
   cargoLock.lockFile = ../../Cargo.lock;
   cargoBuildFlags = [ "--bin" "model-gateway" ];

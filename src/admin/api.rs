@@ -32,12 +32,12 @@ use super::schema;
 use super::session::{check_csrf, cookie, cookie_name};
 use super::throttle::{LineLimit, LineLimits};
 use super::tls::AdminTls;
-use crate::config::{
+use config::{
     self, AdminAccess, ConfigWriter, Environment, FileHash, ReloadOutcome, Reloader, Report, Settings,
     StoreSettings, WorkLimit,
 };
-use crate::metrics::Metrics;
-use crate::metrics::live::LiveRequests;
+use observe::metrics::Metrics;
+use observe::metrics::live::LiveRequests;
 
 /// Constituents of the admin API.
 pub struct AdminApiParts {
@@ -478,7 +478,7 @@ fn check_query(route: &AdminRoute, query: Option<&str>) -> Result<(), AdminApiEr
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let parameter = route.query.iter().find(|parameter| parameter.name == name);
         if let Some(parameter) = parameter {
-            let value = crate::wire::path::percent_decode(value);
+            let value = codec::wire::path::percent_decode(value);
             let is_known = parameter.values.is_empty() || parameter.values.contains(&&*value);
             if !is_known {
                 let message = format!("{value:?} is no value; write one of {}", parameter.values.join(", "));
@@ -488,7 +488,7 @@ fn check_query(route: &AdminRoute, query: Option<&str>) -> Result<(), AdminApiEr
             let known: Vec<&str> = route.query.iter().map(|parameter| parameter.name).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let message = format!("unknown parameter; known parameters: {known}");
-            return Err(AdminApiError::field(&crate::wire::path::percent_decode(name), message));
+            return Err(AdminApiError::field(&codec::wire::path::percent_decode(name), message));
         }
     }
     Ok(())

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use super::process_stat::own_start;
-use crate::canonical::time::rfc3339;
-use crate::config::FileHash;
+use codec::canonical::time::rfc3339;
+use config::FileHash;
 
 /// Size in bytes at which a new file begins.
 const FILE_SIZE: u64 = 10 << 20;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::audit::{OLD_FILES, file_of};
-use crate::config::FileHash;
+use config::FileHash;
 
 /// Longest line that is read, in bytes. Values of a change are at most some hundred kilobytes.
 const LONGEST: u64 = 16 << 20;
@@ -134,7 +134,7 @@ fn check_file(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::audit::{AuditEntry, AuditLog};
+    use crate::audit::{AuditEntry, AuditLog};
 
     #[test]
     fn audit_check_finds_every_line_that_was_edited_removed_added_or_moved() {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::audit::{AuditEntry, AuditLog, AuditOutcome};
 use super::process_stat::is_running;
-use crate::config::{FileHash, file_hash};
+use config::{FileHash, file_hash};
 
 /// Code of a change that has no effect because its process was killed.
 const INTERRUPTED: &str = "interrupted";

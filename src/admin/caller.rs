@@ -10,8 +10,8 @@ use parking_lot::RwLock;
 use super::error::{AdminApiError, ErrorCode};
 use super::session::{SessionHolder, SessionView, Sessions, cookie, cookie_name};
 use super::throttle::Throttle;
-use crate::account::{AdminRole, KeyHash};
-use crate::config::AdminAccess;
+use config::AdminAccess;
+use routing::account::{AdminRole, KeyHash};
 
 /// Longest token that is hashed, in bytes.
 const LONGEST_TOKEN: usize = 256;
@@ -250,7 +250,7 @@ impl Callers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::AdminToken;
+    use routing::account::AdminToken;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()

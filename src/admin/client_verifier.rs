@@ -10,7 +10,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 
-use crate::config::ClientCertificates;
+use config::ClientCertificates;
 
 /// Returns the verifier of client certificates. `read` reads a file.
 ///

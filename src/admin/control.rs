@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use crate::config::ReloadOutcome;
-use crate::ledger::admin::LedgerAdmin;
-use crate::limits::{Remaining, Scope, UsageLimits};
-use crate::route::Nanos;
-use crate::snapshot::Snapshot;
-use crate::wire::Format;
+use codec::wire::Format;
+use config::ReloadOutcome;
+use routing::limits::{Remaining, Scope, UsageLimits};
+use routing::route::Nanos;
+use routing::snapshot::Snapshot;
+use storage::ledger::admin::LedgerAdmin;
 
 /// Result of the last health check of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::config::{ChangeError, FieldError, Problem};
-use crate::ledger::admin::AdminError;
+use config::{ChangeError, FieldError, Problem};
+use storage::ledger::admin::AdminError;
 
 /// Code of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use super::error::AdminApiError;
 use super::request::ApiRequest;
 use super::resources::targets;
 use super::resources::totals::totals_json;
-use crate::metrics::Metrics;
-use crate::metrics::live::{LiveEvent, LiveListener};
-use crate::wire::path::query_values;
+use codec::wire::path::query_values;
+use observe::metrics::Metrics;
+use observe::metrics::live::{LiveEvent, LiveListener};
 
 /// Time between two looks at the caller, targets and totals.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -98,7 +98,7 @@ impl EventFilter {
     /// Adds a member that events must have with this value.
     pub(super) fn name(&mut self, member: &str, value: &str) {
         let mut text = Vec::new();
-        crate::json::Writer::new(&mut text).string(value);
+        json::Writer::new(&mut text).string(value);
         self.names.push(format!("\"{member}\":{}", String::from_utf8_lossy(&text)));
     }
 
@@ -246,8 +246,8 @@ fn push_event(text: &mut Vec<u8>, name: &str, data: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::access_log::Line;
-    use crate::metrics::live::LiveRequests;
+    use observe::metrics::access_log::Line;
+    use observe::metrics::live::LiveRequests;
 
     /// A console whose browser does not read: what waits for it is bounded, and what is lost is counted.
     #[tokio::test]

@@ -13,7 +13,7 @@ use super::error::{AdminApiError, ErrorCode};
 use super::route_table::AdminRoute;
 use super::schema::BodyType;
 use super::unique::repeated_member;
-use crate::account::NewKey;
+use routing::account::NewKey;
 
 /// Largest body in bytes.
 const BODY: usize = 256 << 10;

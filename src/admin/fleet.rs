@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::api::AdminApi;
 use super::session::random_text;
-use crate::canonical::time::rfc3339;
+use codec::canonical::time::rfc3339;
 
 /// Time between two announcements.
 pub(super) const ANNOUNCE_EVERY: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ impl GatewayIdentity {
             api.drained().all().into_iter().map(|(provider, model)| format!("{provider}/{model}")).collect();
         json!({
             "id": self.id,
-            "version": env!("MODEL_GATEWAY_VERSION"),
+            "version": observe::VERSION,
             "pid": std::process::id(),
             "address": api.settings().admin.to_string(),
             "started": rfc3339(self.started),

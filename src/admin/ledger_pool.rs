@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::control::GatewayControl;
 use super::error::{AdminApiError, ErrorCode};
-use crate::ledger::admin::{AdminError, LedgerAdmin};
+use storage::ledger::admin::{AdminError, LedgerAdmin};
 
 /// Number of administrations that stay open.
 const IDLE: usize = 2;

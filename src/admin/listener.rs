@@ -30,7 +30,7 @@ use super::console;
 use super::fleet::announce;
 use super::origin::check_browser;
 use super::resources::targets;
-use crate::metrics::Metrics;
+use observe::metrics::Metrics;
 
 /// Time-out for a request head on the admin port.
 const HEADER_TIMEOUT: Duration = FIRST_REQUEST;

@@ -6,9 +6,9 @@ use super::PREFIX;
 use super::error::ErrorCode;
 use super::route_table::{AdminRoute, AnswerType, ROUTES};
 use super::schema::{BodyType, MemberType, entry_name, reference};
-use crate::account::AdminRole;
-use crate::config::reference::ConfigFile;
-use crate::config::{self, EntryKind};
+use config::reference::ConfigFile;
+use config::{self, EntryKind};
+use routing::account::AdminRole;
 
 /// Returns the OpenAPI document.
 pub fn document() -> Value {

@@ -12,8 +12,8 @@ use super::caller::{Caller, CallerSource};
 use super::error::{AdminApiError, ErrorCode};
 use super::request::ApiRequest;
 use super::resources::change::record_refusal;
-use crate::account::AdminRole;
-use crate::config::ReloadOutcome;
+use config::ReloadOutcome;
+use routing::account::AdminRole;
 
 /// Longest path of a refused request in the audit log, in characters.
 const LONGEST_OBJECT: usize = 256;

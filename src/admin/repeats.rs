@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::error::{AdminApiError, ErrorCode};
 use super::request::ApiRequest;
 use super::response::{AnswerContent, ApiResponse, ApiResult};
-use crate::account::KeyHash;
+use routing::account::KeyHash;
 
 /// Time for which an answer is kept. It has the text of a key, so that it is short, and the answer is only in memory.
 const KEPT: Duration = Duration::from_secs(600);

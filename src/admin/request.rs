@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::caller::{Caller, Peer};
 use super::error::AdminApiError;
 use super::route_table::AdminRoute;
-use crate::config::WorkLimit;
-use crate::wire::path::{percent_decode, query_value};
+use codec::wire::path::{percent_decode, query_value};
+use config::WorkLimit;
 
 /// Connection of a request, and what ties it to a browser.
 #[derive(Clone, Debug)]

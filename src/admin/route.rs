@@ -4,7 +4,7 @@ use super::api::AdminApi;
 use super::request::ApiRequest;
 use super::response::ApiResult;
 use super::schema::{BodyType, Record};
-use crate::account::AdminRole;
+use routing::account::AdminRole;
 
 /// Function that answers a request, on a thread that may block.
 pub(super) type OperationFn = fn(&AdminApi, &ApiRequest) -> ApiResult;

@@ -9,8 +9,8 @@ use super::resources::{
 pub(super) use super::route::{AdminRoute, AnswerType, Parameter};
 use super::route::{CURSOR, LIMIT, NONE, act, get, page, parameter};
 use super::schema::BodyType;
-use crate::account::AdminRole;
-use crate::config::EntryKind;
+use ::config::EntryKind;
+use routing::account::AdminRole;
 
 const FORMAT: Parameter = Parameter { name: "format", values: &usage::FORMATS, text: "Form of the answer." };
 const FROM: Parameter = parameter("from", "First day or month, UTC; by default the first day of this month.");

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::error::AdminApiError;
-use crate::account::amount::is_plain;
-use crate::config::EntryKind;
+use config::EntryKind;
+use routing::account::amount::is_plain;
 
 /// Type of a member.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rand::TryRng as _;
 
 use super::error::{AdminApiError, ErrorCode};
-use crate::account::{AdminRole, KeyHash};
+use routing::account::{AdminRole, KeyHash};
 
 /// Time without a request after which a session ends.
 const IDLE: Duration = Duration::from_secs(30 * 60);

@@ -14,8 +14,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::client_verifier::client_verifier;
-use crate::canonical::time::rfc3339;
-use crate::config::{self, AdminTlsSettings};
+use codec::canonical::time::rfc3339;
+use config::{self, AdminTlsSettings};
 
 /// Time for a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -10,15 +10,15 @@ use super::out::say;
 use super::record::{CommandChange, recorded};
 use super::table::{TextTable, align};
 use super::{Conf, fail, style};
-use crate::account::Amount;
-use crate::canonical::time::rfc3339;
-use crate::config::{self, StoreSettings};
-use crate::ledger::AccountId;
-use crate::ledger::admin::{AccountState, AdminError, LedgerAdmin};
-use crate::ledger::backend::sqlite::SqliteAdmin;
-use crate::ledger::backend::valkey::ValkeyAdmin;
-use crate::store::OpenError;
-use crate::store::valkey::{ServerAddress, ServerAddressError};
+use codec::canonical::time::rfc3339;
+use config::{self, StoreSettings};
+use routing::account::Amount;
+use storage::ledger::AccountId;
+use storage::ledger::admin::{AccountState, AdminError, LedgerAdmin};
+use storage::ledger::backend::sqlite::SqliteAdmin;
+use storage::ledger::backend::valkey::ValkeyAdmin;
+use storage::store::OpenError;
+use storage::store::valkey::{ServerAddress, ServerAddressError};
 
 /// Maximum number of credits that `show` lists.
 const SHOWN: u32 = 20;

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::out::{self, say};
 use super::record::{CommandChange, recorded};
 use super::{Conf, complain, fail, style};
-use crate::account::{AdminRole, NewKey};
-use crate::admin::openapi_document;
-use crate::config::{self, AdminTokensError, AdminTokensFile};
+use admin::openapi_document;
+use config::{self, AdminTokensError, AdminTokensFile};
+use routing::account::{AdminRole, NewKey};
 
 #[derive(Debug, Args)]
 pub(super) struct AdminArgs {
@@ -153,7 +153,7 @@ fn list(file: &File) -> Result<(), AdminCommandError> {
     say!("{:width$}  {:8}  {:7}  expires", "name", "state", "role");
     for token in tokens {
         let state = if token.enabled { "enabled" } else { "disabled" };
-        let expires = token.expires.map_or_else(|| "never".to_owned(), crate::canonical::time::rfc3339);
+        let expires = token.expires.map_or_else(|| "never".to_owned(), codec::canonical::time::rfc3339);
         say!("{:width$}  {state:8}  {:7}  {expires}", token.name, token.role.name());
     }
     Ok(())

@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 
 use super::out::say;
 use super::{Conf, complain, fail};
-use crate::admin::verify_audit;
-use crate::config;
+use admin::verify_audit;
+use config;
 
 #[derive(Debug, Args)]
 pub(super) struct AuditArgs {

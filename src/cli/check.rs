@@ -9,9 +9,9 @@ use rustix::fs::{Access, access};
 
 use super::out::{self, say};
 use super::{Conf, complain, style};
-use crate::account::price;
-use crate::config::{self, Environment, Loaded, NoSecrets, Vault};
-use crate::proxy::{self, CredentialReport};
+use config::{self, Environment, Loaded, NoSecrets, Vault};
+use proxy::{self, CredentialReport};
+use routing::account::price;
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -149,7 +149,7 @@ fn useless_keys(loaded: &Loaded) -> Vec<String> {
         .collect();
     keys.sort_by(|one, other| one.name.cmp(&other.name));
     let more = keys.len().saturating_sub(SHOWN);
-    let text = |key: &&std::sync::Arc<crate::account::Key>| {
+    let text = |key: &&std::sync::Arc<routing::account::Key>| {
         let unmatched = key.rules.models.unmatched(ids());
         let what =
             unmatched.iter().map(|name| config::no_such_model(name, ids())).collect::<Vec<_>>().join(", ");

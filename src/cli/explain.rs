@@ -8,13 +8,13 @@ use clap::Args;
 
 use super::out::{self, say};
 use super::{complain, fail, style};
-use crate::canonical::{CachePolicy, Thinking};
-use crate::json::{EscapedString, JsonText};
-use crate::provider::{BaseUrl, Preset, Provider, ProviderKind, Setup};
-use crate::translate::{PromptCaching, StoreOptions, TranslateRequest, outgoing_stored};
-use crate::wire::Format;
-use crate::wire::codec::Loss;
-use crate::wire::loss::{self, LossPolicy};
+use codec::canonical::{CachePolicy, Thinking};
+use codec::provider::{BaseUrl, Preset, Provider, ProviderKind, Setup};
+use codec::translate::{PromptCaching, StoreOptions, TranslateRequest, outgoing_stored};
+use codec::wire::Format;
+use codec::wire::codec::Loss;
+use codec::wire::loss::{self, LossPolicy};
+use json::{EscapedString, JsonText};
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
@@ -141,7 +141,7 @@ pub(super) fn run(options: &ExplainArgs) -> ExitCode {
 }
 
 fn requests_stream(body: &str) -> bool {
-    let mut json = crate::json::Cursor::new(body);
+    let mut json = json::Cursor::new(body);
     if json.begin_object().is_err() {
         return false;
     }

@@ -13,7 +13,7 @@ use ureq::tls::TlsConfig;
 
 use super::out::say;
 use super::{Conf, complain, fail};
-use crate::config::{self, AdminTlsSettings};
+use config::{self, AdminTlsSettings};
 
 /// Maximum size of the reason that the gateway gives, in bytes.
 const MAX_REASON: u64 = 4096;

@@ -9,10 +9,10 @@ use clap::{Args, Subcommand};
 use super::out::say;
 use super::record::{CommandChange, recorded};
 use super::{Conf, complain, fail, style};
-use crate::account::{Losses, NewAccessKey, NewKey, Pattern, Permission, TierFallback, TierPolicy};
-use crate::canonical::time::rfc3339;
-use crate::canonical::{ServiceTier, TierSet};
-use crate::config::{self, KeySettings, KeysFile, KeysFileChange, KeysFileError, StoreSettings};
+use codec::canonical::time::rfc3339;
+use codec::canonical::{ServiceTier, TierSet};
+use config::{self, KeySettings, KeysFile, KeysFileChange, KeysFileError, StoreSettings};
+use routing::account::{Losses, NewAccessKey, NewKey, Pattern, Permission, TierFallback, TierPolicy};
 
 #[derive(Debug, Args)]
 pub(super) struct KeysArgs {

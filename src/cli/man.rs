@@ -9,7 +9,7 @@ use clap::Args;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
 use super::{definition, fail};
-use crate::config::reference::{
+use config::reference::{
     ConfigFile, ReferenceBlock, ReferenceSection, ReferenceSpan, introduction, reference, spans,
 };
 

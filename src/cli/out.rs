@@ -9,8 +9,8 @@ use std::io::{self, Write as _};
 
 /// Writes a line to standard output.
 macro_rules! say {
-    () => { $crate::cli::out::line(format_args!("")) };
-    ($($text:tt)*) => { $crate::cli::out::line(format_args!($($text)*)) };
+    () => { $crate::out::line(format_args!("")) };
+    ($($text:tt)*) => { $crate::out::line(format_args!($($text)*)) };
 }
 pub(super) use say;
 

@@ -8,9 +8,9 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::complain;
-use crate::account::AdminRole;
-use crate::admin::{AuditEntry, AuditLog, AuditOutcome};
-use crate::config;
+use admin::{AuditEntry, AuditLog, AuditOutcome};
+use config;
+use routing::account::AdminRole;
 
 /// Change that a command makes.
 pub(super) struct CommandChange {

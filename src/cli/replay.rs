@@ -10,14 +10,14 @@ use clap::Args;
 use super::explain::format_of;
 use super::out::{self, say};
 use super::{complain, fail, style};
-use crate::json::EscapedString;
-use crate::ledger::record::KINDS;
-use crate::translate::translated::Route;
-use crate::translate::verbatim::Arrival;
-use crate::translate::{Exchange, Meter, Restore, StreamError, Translated, Verbatim};
-use crate::wire::Format;
-use crate::wire::codec::ReplyOptions;
-use crate::wire::error::{ProviderError, from_provider};
+use codec::translate::translated::Route;
+use codec::translate::verbatim::Arrival;
+use codec::translate::{Exchange, Meter, Restore, StreamError, Translated, Verbatim};
+use codec::wire::Format;
+use codec::wire::codec::ReplyOptions;
+use codec::wire::error::{ProviderError, from_provider};
+use json::EscapedString;
+use storage::ledger::record::KINDS;
 
 /// Maximum frame size in bytes: the default of `limits.frame`.
 const FRAME: usize = 64 << 20;
@@ -63,7 +63,7 @@ pub(super) fn run(options: &ReplayArgs) -> ExitCode {
                     from_provider(500, ProviderError::decode(frame), None)
                 }
                 other => {
-                    crate::error::ApiError::new(crate::error::ErrorKind::UpstreamBroken, other.to_string())
+                    codec::error::ApiError::new(codec::error::ErrorKind::UpstreamBroken, other.to_string())
                 }
             };
             print_bytes(&exchange.fail(options.to, &api_error, "req_replayed"));

@@ -6,8 +6,8 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 use super::out;
-use crate::config::reference::ConfigFile;
-use crate::config::schema;
+use config::reference::ConfigFile;
+use config::schema;
 
 #[derive(Debug, Args)]
 pub(super) struct SchemaArgs {

@@ -12,9 +12,9 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{Conf, complain, fail};
-use crate::config::{self, Loaded, LogFormat, LogSettings, WatchedEnvironment};
-use crate::metrics::log;
-use crate::proxy::{ServeError, ServeOptions, Server};
+use config::{self, Loaded, LogFormat, LogSettings, WatchedEnvironment};
+use observe::metrics::log;
+use proxy::{ServeError, ServeOptions, Server};
 
 /// Log directives that silence noise: Pingora logs at error level that a new process waits for the listeners, which is
 /// normal in every upgrade. A failed upgrade is logged elsewhere.
@@ -71,7 +71,7 @@ fn serve(options: &ServeArgs, loaded: Loaded, vault: WatchedEnvironment) -> Resu
     let serve = ServeOptions { upgrade: options.upgrade, watch: options.watch };
     let server = Server::new(loaded, Box::new(vault), serve)?;
     let started = Box::new(move || {
-        let version = env!("MODEL_GATEWAY_VERSION");
+        let version = observe::VERSION;
         tracing::info!(version, ?listen, ?tls, %admin, models, keys, "model-gateway accepts requests");
     });
     server.run(started)

@@ -8,11 +8,11 @@ use super::accounts::{AccountsError, File};
 use super::out::{self, say};
 use super::table::{TextTable, align, grouped};
 use super::{complain, fail};
-use crate::ledger::admin::AdminError;
-use crate::ledger::export::{self, UsagePeriod, date, money};
-use crate::ledger::record::KINDS;
-use crate::ledger::report::{UsageFilter, UsageGrouping, UsageRow, UsageSums};
 use clap::Args;
+use storage::ledger::admin::AdminError;
+use storage::ledger::export::{self, UsagePeriod, date, money};
+use storage::ledger::record::KINDS;
+use storage::ledger::report::{UsageFilter, UsageGrouping, UsageRow, UsageSums};
 
 #[derive(Debug, Args)]
 pub(super) struct UsageArgs {

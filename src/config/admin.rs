@@ -14,7 +14,7 @@ use super::node::{ConfigTable, TomlDocument};
 use super::replace::{FileOwner, ReplaceError, replace_file};
 use super::report::Report;
 use super::{NoSecrets, Vault};
-use crate::account::{AdminRole, AdminToken, KeyHash, Network};
+use routing::account::{AdminRole, AdminToken, KeyHash, Network};
 
 /// Maximum number of tokens. Each is compared with at every request of the admin API.
 const MAX_TOKENS: usize = 1_000;

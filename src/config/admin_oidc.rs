@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 use super::node::ConfigTable;
 use super::secret::{self, Secret, Vault};
-use crate::account::AdminRole;
+use routing::account::AdminRole;
 
 /// Path at which the issuer's page comes back, below the address of the admin port.
 pub const CALLBACK_PATH: &str = "/admin/v1/session/oidc/callback";

@@ -9,12 +9,12 @@ use super::node::{ConfigTable, Value};
 use super::routes::one_of;
 use super::secret::{self, Vault};
 use super::signing_key::rsa_signer;
-use crate::cloud::azure::{
+use cloud::azure::{
     AUTHORITY, AzureCredential, AzureIdentity, ClientProof, EntraApplication, EntraCertificate,
     IDENTITY_HOST, IdentityEndpoint, ManagedIdentity, SCOPE_FOUNDRY, SCOPE_OPENAI,
 };
-use crate::cloud::oauth::SecretText;
-use crate::provider::ProviderKind;
+use cloud::oauth::SecretText;
+use codec::provider::ProviderKind;
 
 /// Kinds of providers whose services take access tokens of Azure.
 pub(super) const KINDS: [ProviderKind; 2] = [ProviderKind::Azure, ProviderKind::AzureAnthropic];

@@ -9,10 +9,10 @@ use jiff::civil::Date;
 use super::catalogue_rows;
 use super::report::{Problem, Report};
 use super::routes::ReadFile;
-use crate::account::price::Price;
-use crate::catalogue::{Catalogue, CatalogueModel, day_of};
-use crate::provider::{Provider, ProviderKind};
-use crate::route::{ListedLimits, PriceOrigin, Target};
+use codec::catalogue::{Catalogue, CatalogueModel, day_of};
+use codec::provider::{Provider, ProviderKind};
+use routing::account::price::Price;
+use routing::route::{ListedLimits, PriceOrigin, Target};
 
 /// Reads the catalogue in effect. `None` is the embedded one alone.
 ///

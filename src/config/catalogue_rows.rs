@@ -2,13 +2,13 @@
 
 use jiff::civil::Date;
 
-use crate::account::price::{
+use codec::canonical::time::day_of_date;
+use codec::canonical::{Region, ServiceTier};
+use codec::catalogue::{self, DatedPrice, TokenRate, UnitRate};
+use routing::account::price::{
     Days, LongFactors, Multiplier, OffPeakRule, PeakHours, PriceConfig, Rates, TierPrice, TokenKind,
     UnitPrice,
 };
-use crate::canonical::time::day_of_date;
-use crate::canonical::{Region, ServiceTier};
-use crate::catalogue::{self, DatedPrice, TokenRate, UnitRate};
 
 /// Converts the prices of a name at a provider, with the provider's hours, to the rows of a price.
 pub(super) fn rows(prices: &[DatedPrice<'_>], hours: Option<&catalogue::ReducedHours>) -> Vec<PriceConfig> {
@@ -100,11 +100,11 @@ fn day(date: Date) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::Amount;
-    use crate::account::price::{Price, Terms};
-    use crate::canonical::Usage;
-    use crate::canonical::time::unix_seconds;
-    use crate::catalogue::{Catalogue, TOKEN_KINDS};
+    use codec::canonical::Usage;
+    use codec::canonical::time::unix_seconds;
+    use codec::catalogue::{Catalogue, TOKEN_KINDS};
+    use routing::account::Amount;
+    use routing::account::price::{Price, Terms};
 
     fn price(provider: &str, name: &str) -> Price {
         let catalogue = Catalogue::embedded();

@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use super::Vault;
 use super::node::{ConfigTable, Value};
 use super::secret;
-use crate::provider::{BaseUrl, PresentedCertificate, Scheme};
+use codec::provider::{BaseUrl, PresentedCertificate, Scheme};
 
 /// Reads the two keys of a provider. `None` if they are not set, cannot be used, which is reported, or secrets are not read.
 pub(super) fn read(

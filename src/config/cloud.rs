@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::node::{ConfigTable, Value};
 use super::secret::Vault;
 use super::{azure, google};
-use crate::cloud::token::CredentialSource;
-use crate::provider::{CloudAccess, Provider, ProviderKind};
+use cloud::token::CredentialSource;
+use codec::provider::{CloudAccess, Provider, ProviderKind};
 
 /// Header that names the project that Google charges (Google Cloud, "Set the quota project").
 const QUOTA_PROJECT: http::HeaderName = http::HeaderName::from_static("x-goog-user-project");

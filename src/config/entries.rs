@@ -6,7 +6,7 @@ use toml_edit::{Array, ArrayOfTables, Datetime, DocumentMut, InlineTable, Item, 
 use super::key_types::{KeyType, shape};
 use super::reference::{self, ConfigFile};
 use super::sources::SourceKind;
-use crate::account::amount::is_plain;
+use routing::account::amount::is_plain;
 
 /// Maximum nesting of an entry. The deepest key has four levels.
 const MAX_DEPTH: usize = 8;

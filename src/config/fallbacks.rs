@@ -7,8 +7,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::models::{Draft, Roots, api_set, is_same, wrong_at};
 use super::report::closest;
-use crate::route::Target;
-use crate::route::pick::MAX_TARGETS;
+use routing::route::Target;
+use routing::route::pick::MAX_TARGETS;
 
 /// Longest cycle whose models a message lists.
 const MAX_SHOWN: usize = 100;
@@ -289,7 +289,12 @@ fn targets_of(drafts: &[Draft], draft: &Draft, others: &[usize]) -> Option<Vec<T
             let own = target.price.clone().or_else(|| Some(other.model.price.clone()));
             let price = own.filter(|price| draft.pays_answered && !price.is_empty());
             let price_origin = other.model.price_origin_of(target);
-            more.push(Target { handle, price, price_origin, drained_weight: None, ..target.clone() });
+            let mut target = target.clone();
+            target.handle = handle;
+            target.price = price;
+            target.price_origin = price_origin;
+            target.drained_weight = None;
+            more.push(target);
         }
     }
     Some(more)

@@ -6,8 +6,8 @@ use super::node::{ConfigTable, Value};
 use super::routes::one_of;
 use super::secret::{self, Vault};
 use super::signing_key::rsa_signer;
-use crate::cloud::google::{GoogleCredential, METADATA_HOST, MetadataServer};
-use crate::provider::ProviderKind;
+use cloud::google::{GoogleCredential, METADATA_HOST, MetadataServer};
+use codec::provider::ProviderKind;
 
 /// Place of the credentials of `gcloud auth application-default login`, below the folder of gcloud's settings.
 const GCLOUD_FILE: &str = "application_default_credentials.json";

@@ -2,8 +2,8 @@
 
 use super::node::Value;
 use super::routes::one_of;
-use crate::provider::ProviderKind;
-use crate::provider::guardrail::{Guardrail, GuardrailTrace, is_guardrail_id, is_guardrail_version};
+use codec::provider::ProviderKind;
+use codec::provider::guardrail::{Guardrail, GuardrailTrace, is_guardrail_id, is_guardrail_version};
 
 /// Reads `guardrail`. `None` after a fault.
 pub(super) fn read(value: &Value<'_>, kind: Option<ProviderKind>) -> Option<Box<Guardrail>> {

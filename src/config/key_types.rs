@@ -2,13 +2,13 @@
 //! environment variables, masking and the refusal of secrets follow.
 
 use super::reference::{ConfigFile, keys};
-use super::routing::ALSO;
-use crate::account::{Losses, Signature, TierFallback};
-use crate::canonical::{CachePolicy, Region, ServiceTier};
-use crate::provider::{Preset, ProviderKind};
-use crate::route::Policy;
-use crate::telemetry::conventions::Conventions;
-use crate::wire::Api;
+use super::routing_rules::ALSO;
+use codec::canonical::{CachePolicy, Region, ServiceTier};
+use codec::provider::{Preset, ProviderKind};
+use codec::wire::Api;
+use observe::telemetry::conventions::Conventions;
+use routing::account::{Losses, Signature, TierFallback};
+use routing::route::Policy;
 
 /// Type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,13 +13,13 @@ use super::secret::{self, Secret, Vault};
 use super::sources::SourceText;
 use super::values::cache_policy;
 use super::work_limit::given_up;
-use crate::account::{
+use codec::canonical::TierSet;
+use codec::wire::Api;
+use routing::account::{
     AccessKey, Account, AccountRules, CERTIFICATE_NAME_KINDS, Key, KeyHash, Keys, Losses, MAX_PREVIOUS,
     Network, Pattern, Permission, TierFallback, TierPolicy,
 };
-use crate::canonical::TierSet;
-use crate::limits::UsageLimits;
-use crate::wire::Api;
+use routing::limits::UsageLimits;
 
 /// Largest value of a rate limit.
 const MAX_RATE: i64 = 1_000_000_000;

@@ -10,9 +10,9 @@ use super::entries::{Entries, EntryKind, put_below_head, set_value};
 use super::masking::masked;
 use super::replace::{FileOwner, ReplaceError, create_folder, replace_file};
 use super::sources::FileHash;
-use crate::account::{KeyHash, Losses, MAX_PREVIOUS, NewAccessKey, TierPolicy};
-use crate::canonical::ServiceTier;
-use crate::canonical::time::{rfc3339, unix_seconds};
+use codec::canonical::ServiceTier;
+use codec::canonical::time::{rfc3339, unix_seconds};
+use routing::account::{KeyHash, Losses, MAX_PREVIOUS, NewAccessKey, TierPolicy};
 
 /// Reason why keys.toml was not changed.
 #[derive(Debug, thiserror::Error)]

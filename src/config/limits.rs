@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::node::{ConfigTable, Value};
-use crate::account::Network;
+use routing::account::Network;
 
 /// Resource limits and time-outs that protect the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]

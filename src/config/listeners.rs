@@ -12,7 +12,7 @@ use super::node::{ConfigTable, Value};
 use super::routes::one_of;
 use super::secret::expand;
 use super::values;
-use crate::account::{ForwardedHeader, Network, Pattern, TrustedProxies};
+use routing::account::{ForwardedHeader, Network, Pattern, TrustedProxies};
 
 /// Whether connections begin with a header of the PROXY protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

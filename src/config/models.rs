@@ -10,14 +10,14 @@ use super::price_rows;
 use super::prices::PriceList;
 use super::report::closest;
 use super::routes::one_of;
-use super::routing;
+use super::routing_rules;
 use super::values::cache_policy;
-use crate::account::Price;
-use crate::json::EscapedString;
-use crate::provider::{Provider, Timeouts};
-use crate::route::target_handle::TargetLimits;
-use crate::route::{ConfiguredAbilities, Model, Policy, PriceOrigin, RoutingRules, Target};
-use crate::wire::Api;
+use codec::provider::{Provider, Timeouts};
+use codec::wire::Api;
+use json::EscapedString;
+use routing::account::Price;
+use routing::route::target_handle::TargetLimits;
+use routing::route::{ConfiguredAbilities, Model, Policy, PriceOrigin, RoutingRules, Target};
 
 /// Largest weight. The sum of a thousand targets stays far below 2^64.
 const MAX_WEIGHT: i64 = 1_000_000;
@@ -105,7 +105,7 @@ pub(super) fn read(
     let mut own = None;
     let retry = table.table("retry", |table| {
         own = table.get("continue").map(|value| value.position());
-        routing::read_retry(table, known.defaults.retry)
+        routing_rules::read_retry(table, known.defaults.retry)
     });
     let retry = retry.unwrap_or(known.defaults.retry);
     let resumes =

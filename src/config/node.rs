@@ -16,8 +16,8 @@ use super::masking::MASK;
 use super::overrides::Layer;
 use super::report::{Problem, Report, closest, excerpt};
 use super::values;
-use crate::account::amount;
-use crate::canonical::time;
+use codec::canonical::time;
+use routing::account::amount;
 
 /// TOML document with the faults found in it.
 pub(super) struct TomlDocument<'t> {

@@ -7,9 +7,9 @@ use toml::{Table, Value};
 
 use super::reload::Baseline;
 use super::{Settings, print};
-use crate::account::{Account, AccountRules, Key, Keys};
-use crate::provider::Provider;
-use crate::snapshot::Snapshot;
+use codec::provider::Provider;
+use routing::account::{Account, AccountRules, Key, Keys};
+use routing::snapshot::Snapshot;
 
 /// Configuration that a reload would install.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::node::{ConfigTable, Value};
 use super::routes::one_of;
-use crate::account::price::{
+use codec::canonical::{Region, ServiceTier};
+use routing::account::price::{
     Days, LongFactors, Multiplier, OffPeakRule, PeakHours, Price, PriceConfig, Rates, TierPrice, TokenKind,
     UnitPrice, date,
 };
-use crate::canonical::{Region, ServiceTier};
 
 /// Reads the price of a model: one row, or a list of rows by date.
 pub(super) fn read_price(value: &Value<'_>) -> Option<Arc<Price>> {

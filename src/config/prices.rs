@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::node::TomlDocument;
 use super::price_rows::{check_days, read_row};
 use super::report::Report;
-use crate::account::Pattern;
-use crate::account::price::{Price, PriceConfig};
+use routing::account::Pattern;
+use routing::account::price::{Price, PriceConfig};
 
 /// Price list. The first price of the file that has a name counts.
 #[derive(Debug, Default)]

@@ -9,18 +9,18 @@ use super::masking::masked_url;
 use super::overrides::mark_origins;
 use super::print_listeners::{write_listeners, write_proxies};
 use super::print_telemetry;
-use super::routing::ALSO;
+use super::routing_rules::ALSO;
 use super::{
     AccessLogSettings, AdminApiSettings, ClientCertificates, ConfigSources, FleetSettings, LedgerSettings,
     Limits, Loaded, LogFormat, LogSettings, OnOutageSetting, ReloadRules, RetentionSettings, Settings,
     StoreSettings,
 };
-use crate::account::{Amount, Keys};
-use crate::canonical::CachePolicy;
-use crate::provider::guardrail::Guardrail;
-use crate::provider::{CloudAccess, HttpVersion, Timeouts};
-use crate::route::{ConfiguredAbilities, Model, RetryRules, RoutingTable, Target};
-use crate::snapshot::Snapshot;
+use codec::canonical::CachePolicy;
+use codec::provider::guardrail::Guardrail;
+use codec::provider::{CloudAccess, HttpVersion, Timeouts};
+use routing::account::{Amount, Keys};
+use routing::route::{ConfiguredAbilities, Model, RetryRules, RoutingTable, Target};
+use routing::snapshot::Snapshot;
 
 /// Returns the configuration in effect as TOML. Secrets are shown as `***`, keys by their number only.
 pub fn effective(loaded: &Loaded) -> String {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::print::{span, text};
 use super::{ClientCertificates, CorsRule, HttpListener, ProxyProtocol, TlsListener};
-use crate::account::{Pattern, TrustedProxies};
+use routing::account::{Pattern, TrustedProxies};
 
 // Each structure is taken apart without `..`: a setting that is added and not printed here does not compile.
 

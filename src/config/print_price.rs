@@ -1,8 +1,8 @@
 //! Prices in the effective configuration.
 
 use super::print::text;
-use crate::account::price::{PriceConfig, Rates, TierPrice, TokenKind, UnitPrice, date};
-use crate::account::{Amount, Price};
+use routing::account::price::{PriceConfig, Rates, TierPrice, TokenKind, UnitPrice, date};
+use routing::account::{Amount, Price};
 
 /// Formats a price: one row, or the list of its rows.
 pub(super) fn price(price: &Price) -> String {
@@ -52,7 +52,7 @@ pub(super) fn members(config: &PriceConfig) -> Vec<String> {
     };
     list("tiers", steps.iter().map(step).collect());
     list("service_tiers", tiers.iter().map(tier).collect());
-    let region = |(region, factor): &(crate::canonical::Region, crate::account::price::Multiplier)| {
+    let region = |(region, factor): &(codec::canonical::Region, routing::account::price::Multiplier)| {
         format!("{{ region = {}, factor = {factor} }}", text(region.name()))
     };
     list("regions", regions.iter().map(region).collect());

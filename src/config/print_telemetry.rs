@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::TelemetrySettings;
 use super::masking::masked_url;
 use super::print::{span, text};
-use crate::account::Amount;
-use crate::telemetry::sampling::SlowRule;
+use observe::telemetry::sampling::SlowRule;
+use routing::account::Amount;
 
 /// Writes the table. The destinations, which may differ by signal, are comments.
 pub(super) fn write(out: &mut String, settings: &TelemetrySettings) -> std::fmt::Result {

@@ -11,7 +11,7 @@ use super::pending::{PendingSnapshot, changed_files};
 use super::sources::{CandidateFile, FileHash, SnapshotSources, SourceKind, SourceText};
 use super::stable_read::{FileEnding, StableReader};
 use super::{Problem, Report, Vault, read_snapshot};
-use crate::snapshot::Snapshot;
+use routing::snapshot::Snapshot;
 
 /// Rules of a reload: `[reload]` of gateway.toml.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -336,7 +336,7 @@ impl ReloadSession<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{NoSecrets, load};
+    use crate::{NoSecrets, load};
 
     const ROUTES: &str = "[[provider]]\nname = \"a\"\nkind = \"openai-compatible\"\n\
         base_url = \"http://127.0.0.1:1/v1\"\n[[model]]\nid = \"m\"\n\

@@ -115,7 +115,7 @@ pub(super) fn closest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c s
 }
 
 /// Returns the warning for a model of a key that matches none of the configured ones.
-pub(crate) fn no_such_model<'m>(name: &str, models: impl IntoIterator<Item = &'m str>) -> String {
+pub fn no_such_model<'m>(name: &str, models: impl IntoIterator<Item = &'m str>) -> String {
     let meant = closest(name, models).map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
     format!("no configured model matches {name:?}{meant}")
 }

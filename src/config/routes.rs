@@ -14,12 +14,12 @@ use super::report::{Report, closest};
 use super::secret::{self, Vault};
 use super::sources::SourceText;
 use super::work_limit::given_up;
-use super::{Secret, aws, client_identity, cloud, folder, guardrail, models, prices, routing, tokens};
-use crate::account::Tokens;
-use crate::catalogue::Catalogue;
-use crate::provider::{BaseUrl, Check, HttpVersion, Preset, Provider, ProviderKind, Setup, Timeouts};
-use crate::route::{Policy, RetryRules, RoutingRules, RoutingTable as Routes, alias};
-use crate::wire::Api;
+use super::{Secret, aws, client_identity, cloud, folder, guardrail, models, prices, routing_rules, tokens};
+use codec::catalogue::Catalogue;
+use codec::provider::{BaseUrl, Check, HttpVersion, Preset, Provider, ProviderKind, Setup, Timeouts};
+use codec::wire::Api;
+use routing::account::Tokens;
+use routing::route::{Policy, RetryRules, RoutingRules, RoutingTable as Routes, alias};
 
 /// Maximum number of models. Each takes some 5 KB while a configuration is checked.
 const MAX_MODELS: usize = 100_000;
@@ -152,11 +152,11 @@ fn read_tables(
     let alias = root.get("claude_alias").and_then(|value| value.parsed(alias_prefix));
     let mut known = KnownProviders::default();
     roots.iter().zip(folders).for_each(|(root, folder)| known.read(root, folder, vault, catalogue));
-    let breaker = routing::read_breaker(root);
+    let breaker = routing_rules::read_breaker(root);
     let mut resumes = None;
     let retry = root.table("retry", |table| {
         resumes = table.get("continue").map(|value| value.position());
-        routing::read_retry(table, RetryRules::default())
+        routing_rules::read_retry(table, RetryRules::default())
     });
     let usual = RoutingRules { policy: Policy::default(), retry: retry.unwrap_or_default(), breaker };
     let context = models::ModelContext {

@@ -12,8 +12,8 @@ use toml_edit::{DocumentMut, Item, TableLike, Value};
 
 use super::entries::{EntryKind, FieldError, join};
 use super::key_types::{KeyType, Secrecy, secrecy, shape};
-use crate::account::Pattern;
-use crate::provider::{BaseUrl, ProviderKind, is_metadata_address};
+use codec::provider::{BaseUrl, ProviderKind, is_metadata_address};
+use routing::account::Pattern;
 
 /// Tables whose access tokens the gateway fetches, with secrets of their own or of the environment.
 const CLOUDS: [&str; 3] = ["provider.aws", "provider.azure", "provider.google"];

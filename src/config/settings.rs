@@ -17,7 +17,7 @@ use super::sources::{self, ConfigSources, SnapshotSources};
 use super::telemetry::{self, TelemetrySettings};
 use super::values;
 use super::{ReloadRules, Vault, folder, reload};
-use crate::account::TrustedProxies;
+use routing::account::TrustedProxies;
 
 /// Settings of gateway.toml, with defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]

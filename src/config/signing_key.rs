@@ -8,7 +8,7 @@ use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
 use sha2::{Digest as _, Sha256};
 
-use crate::cloud::oauth::{AssertionAlgorithm, AssertionSigner};
+use cloud::oauth::{AssertionAlgorithm, AssertionSigner};
 
 /// RSA key.
 struct RsaSigner {

@@ -11,11 +11,11 @@ use super::Vault;
 use super::node::ConfigTable;
 use super::telemetry_env::{OtelVariables, headers, millis, pairs, truth};
 use super::values;
-use crate::account::{Network, amount};
-use crate::telemetry::conventions::Conventions;
-use crate::telemetry::sampling::{SampleShare, SlowRule};
-use crate::telemetry::transport::{ClientIdentity, CollectorEndpoint};
 use files::{certificates, private_key};
+use observe::telemetry::conventions::Conventions;
+use observe::telemetry::sampling::{SampleShare, SlowRule};
+use observe::telemetry::transport::{ClientIdentity, CollectorEndpoint};
+use routing::account::{Network, amount};
 
 mod files;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Secret;
 use super::node::{ConfigTable, Value};
 use super::secret::{self, Vault};
-use crate::account::{Signature, TokenKey, Tokens};
+use routing::account::{Signature, TokenKey, Tokens};
 
 /// Default validity of a token: 2 h.
 const LIFETIME: Duration = Duration::from_secs(7_200);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::routes::one_of;
-use crate::canonical::CachePolicy;
+use codec::canonical::CachePolicy;
 
 /// Parses a size in bytes: `"64MiB"`, `"512KiB"`, `"1GiB"`, `"1000B"`. The error is a hint for the user.
 pub(super) fn size(text: &str) -> Result<usize, String> {

@@ -20,11 +20,11 @@ use super::wanted_members::WantedMembers;
 /// Text of a document in one piece, known to be UTF-8. A clone shares the bytes.
 ///
 /// ```
-/// use model_gateway::json::JsonText;
+/// use model_gateway_json::JsonText;
 /// let text = JsonText::new(bytes::Bytes::from_static(b"{\"n\":1}"))?;
 /// assert_eq!(text.as_str(), "{\"n\":1}");
 /// assert!(JsonText::new(bytes::Bytes::from_static(b"\xff")).is_err());
-/// # Ok::<(), model_gateway::json::Utf8Error>(())
+/// # Ok::<(), model_gateway_json::Utf8Error>(())
 /// ```
 #[derive(Clone, Default)]
 pub struct JsonText(Bytes);

@@ -18,7 +18,7 @@ const BLOCK: usize = 256 * 1024;
 /// Rope under construction, to which [`Sink`] appends. By default it shares nothing.
 ///
 /// ```
-/// use model_gateway::json::{JsonText, RopeBuilder, Writer};
+/// use model_gateway_json::{JsonText, RopeBuilder, Writer};
 /// let source = JsonText::from(String::from(r#"{"data":"AAAA"}"#));
 /// let mut out = RopeBuilder::new(&source, 64);
 /// Writer::new(&mut out).string("AAAA");

@@ -26,14 +26,14 @@ const MAX_DEPTH: usize = 512;
 /// Scanner of one document that arrives in pieces.
 ///
 /// ```
-/// use model_gateway::json::Scanner;
+/// use model_gateway_json::Scanner;
 /// let mut scan = Scanner::new(&["model"]);
 /// scan.push(br#"{"a":{"model":1},"mo"#)?;
 /// scan.push(br#"del":"x"}"#)?;
 /// let members = scan.finish()?;
 /// let model = members.iter().find(|m| m.wanted == Some(0)).unwrap();
 /// assert_eq!(model.value, 25..28);
-/// # Ok::<(), model_gateway::json::ScanError>(())
+/// # Ok::<(), model_gateway_json::ScanError>(())
 /// ```
 pub struct Scanner {
     wanted: MemberNames,

@@ -46,7 +46,7 @@ impl Halves {
 /// Returns JSON text whose lone halves are replaced; borrowed if there are none.
 ///
 /// ```
-/// # use model_gateway::json::with_whole_characters;
+/// # use model_gateway_json::with_whole_characters;
 /// assert_eq!(with_whole_characters(r#"["\ud83d\ude00", "\ud83d"]"#), r#"["\ud83d\ude00", "\ufffd"]"#);
 /// ```
 pub fn with_whole_characters(text: &str) -> Cow<'_, str> {
@@ -111,7 +111,7 @@ fn unit_at(text: &[u8], at: usize) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::{DocumentReader, WantedMembers};
+    use crate::{DocumentReader, WantedMembers};
     use bytes::Bytes;
     use proptest::prelude::*;
 
@@ -154,7 +154,7 @@ mod tests {
             prop_assert_eq!(&read, &with_whole_characters(&text));
             prop_assert_eq!(read.len(), text.len());
             // The values are those of a reader that replaces them itself, and no half is left.
-            let value = |text: &str| crate::json::RawJson::from_text(text.get(5..text.len() - 1).unwrap_or_default()).as_str().unwrap().decode().into_owned();
+            let value = |text: &str| crate::RawJson::from_text(text.get(5..text.len() - 1).unwrap_or_default()).as_str().unwrap().decode().into_owned();
             prop_assert_eq!(value(&read), value(&text));
             prop_assert!(serde_json::from_str::<serde_json::Value>(&read).is_ok(), "{}", read);
         }

@@ -10,7 +10,7 @@ const SHORT: usize = 28;
 /// JSON writer. The caller opens and closes containers; the writer inserts the commas.
 ///
 /// ```
-/// use model_gateway::json::Writer;
+/// use model_gateway_json::Writer;
 /// let mut out = Vec::new();
 /// let mut json = Writer::new(&mut out);
 /// json.begin_object();

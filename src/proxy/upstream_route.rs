@@ -6,44 +6,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderValue, Uri, header};
 
-use crate::canonical::{Dialect, RequestFeatures};
-use crate::metrics::{Metrics, Series};
-use crate::provider::{ANTHROPIC_VERSION, HttpVersion, Provider, Scheme};
-use crate::proxy::credentials::CredentialHandle;
-use crate::proxy::names;
-use crate::route::{Model, Target};
-use crate::telemetry::conventions::operation_name;
-use crate::tokens::TokenizerFamily;
-use crate::wire::path::Action;
-use crate::wire::{Api, Format};
+use crate::credentials::CredentialHandle;
+use codec::canonical::{Dialect, RequestFeatures};
+use codec::provider::{ANTHROPIC_VERSION, HttpVersion, Provider, Scheme};
+use codec::tokens::TokenizerFamily;
+use codec::wire::path::Action;
+use codec::wire::{Api, Format};
+use driver::names;
+use observe::metrics::{Metrics, Series};
+use observe::telemetry::conventions::operation_name;
+use routing::route::{Model, Target};
 
 /// `User-Agent` of upstream requests.
-pub(in crate::proxy) const USER_AGENT: &str = concat!("model-gateway/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("model-gateway/", env!("CARGO_PKG_VERSION"));
 
 /// Prepared upstream route of a target: request head, address and metric handles that every request shares.
-pub(in crate::proxy) struct UpstreamRoute {
+pub(crate) struct UpstreamRoute {
     /// The API of the upstream request.
-    pub(in crate::proxy) api: Api,
+    pub(crate) api: Api,
     /// Index of the provider's addresses in the snapshot.
-    pub(in crate::proxy) addresses_index: usize,
+    pub(crate) addresses_index: usize,
     /// Metric handles.
-    pub(in crate::proxy) series: Series,
+    pub(crate) series: Series,
     /// Model family, for token estimates.
-    pub(in crate::proxy) family: TokenizerFamily,
+    pub(crate) family: TokenizerFamily,
     /// Capability profile of the target's model, without the names, which the target holds.
     dialect: Dialect<'static>,
     /// Features that the provider has refused, of those that the profile says it refuses: bits of [`RequestFeatures`].
     refused: AtomicU64,
     /// Value of the `x-gateway-target` header. `None` if the names are not valid in a header.
-    pub(in crate::proxy) name: Option<HeaderValue>,
+    pub(crate) name: Option<HeaderValue>,
     head: HeaderMap,
     uri: Option<Uri>,
     /// Short-lived credential of the provider; `None` if it has a fixed one, which is in `head`.
-    pub(in crate::proxy) credential: Option<Arc<CredentialHandle>>,
+    pub(crate) credential: Option<Arc<CredentialHandle>>,
 }
 
 impl UpstreamRoute {
-    pub(in crate::proxy) fn new(
+    pub(crate) fn new(
         metrics: &Metrics,
         endpoint: &'static str,
         model: &Model,
@@ -76,51 +76,51 @@ impl UpstreamRoute {
     }
 
     /// Sets the short-lived credential of the provider.
-    pub(in crate::proxy) fn with_credential(self, credential: Option<Arc<CredentialHandle>>) -> Self {
+    pub(crate) fn with_credential(self, credential: Option<Arc<CredentialHandle>>) -> Self {
         UpstreamRoute { credential, ..self }
     }
 
     /// Returns the capability profile of the target's model.
-    pub(in crate::proxy) fn dialect<'t>(&self, target: &'t Target) -> Dialect<'t> {
+    pub(crate) fn dialect<'t>(&self, target: &'t Target) -> Dialect<'t> {
         Dialect { model: &target.model, issuer: target.provider.issuer(), ..self.dialect.clone() }
     }
 
     /// Returns what the target refuses in requests of its own format.
-    pub(in crate::proxy) fn refuses(&self) -> RequestFeatures {
+    pub(crate) fn refuses(&self) -> RequestFeatures {
         self.dialect.refuses
     }
 
     /// Returns the highest output limit that the target takes; `None` if it is not known.
-    pub(in crate::proxy) fn most_output(&self, stream: bool) -> Option<u64> {
+    pub(crate) fn most_output(&self, stream: bool) -> Option<u64> {
         self.dialect.highest_limit(stream)
     }
 
     /// Returns the features that the provider has refused in a request, and taken without.
-    pub(in crate::proxy) fn refused(&self) -> RequestFeatures {
+    pub(crate) fn refused(&self) -> RequestFeatures {
         RequestFeatures::from_bits(self.refused.load(Ordering::Relaxed))
     }
 
     /// Remembers features that the provider has refused, until the next reload.
-    pub(in crate::proxy) fn remember_refused(&self, features: RequestFeatures) {
+    pub(crate) fn remember_refused(&self, features: RequestFeatures) {
         self.refused.fetch_or(features.bits(), Ordering::Relaxed);
     }
 
     /// Returns the request URI: a path, and over HTTP/2 also scheme and authority. `None` if it is not a valid URI.
-    pub(in crate::proxy) fn uri(&self, target: &Target, action: Option<Action>) -> Option<Uri> {
+    pub(crate) fn uri(&self, target: &Target, action: Option<Action>) -> Option<Uri> {
         // The prepared address is that of the API itself.
         let fixed = self.uri.clone().filter(|_| action != Some(Action::Compact));
         fixed.or_else(|| address(target, self.api, action))
     }
 
     /// Returns the shared headers. Headers that differ per request hold a placeholder.
-    pub(in crate::proxy) fn head(&self) -> HeaderMap {
+    pub(crate) fn head(&self) -> HeaderMap {
         self.head.clone()
     }
 }
 
 /// Returns the tokenizer family of the first target whose model is known by its name at the provider. The client's name for the
 /// model comes last, because it may be arbitrary.
-pub(in crate::proxy) fn first_tokenizer<'t>(
+pub(crate) fn first_tokenizer<'t>(
     targets: impl Iterator<Item = &'t Target>,
     model: &'t Model,
 ) -> TokenizerFamily {
@@ -141,7 +141,7 @@ fn address(target: &Target, api: Api, action: Option<Action>) -> Option<Uri> {
 
 /// Returns the request URI of any path of a provider: the path alone for HTTP/1, an absolute URI where HTTP/2 is
 /// possible, which needs scheme and authority. `None` if it is not a valid URI.
-pub(in crate::proxy) fn address_of(provider: &Provider, path: String) -> Option<Uri> {
+pub(crate) fn address_of(provider: &Provider, path: String) -> Option<Uri> {
     let scheme = match (provider.http, provider.base.scheme()) {
         (HttpVersion::Http1, _) | (HttpVersion::Auto, Scheme::Http) => return Uri::try_from(path).ok(),
         (HttpVersion::Http2, Scheme::Http) => "http",
@@ -152,7 +152,7 @@ pub(in crate::proxy) fn address_of(provider: &Provider, path: String) -> Option<
 }
 
 /// Returns the headers that every request to a provider carries.
-pub(in crate::proxy) fn template(provider: &Provider, api: Api) -> HeaderMap {
+pub(crate) fn template(provider: &Provider, api: Api) -> HeaderMap {
     let mut head = HeaderMap::with_capacity(16);
     if let Ok(host) = HeaderValue::from_str(provider.base.authority()) {
         head.insert(header::HOST, host);
@@ -180,7 +180,7 @@ pub(in crate::proxy) fn template(provider: &Provider, api: Api) -> HeaderMap {
 }
 
 /// Removes a provider's secrets from a text for a client or a log.
-pub(in crate::proxy) fn redact_secrets(provider: Option<&Arc<Provider>>, text: String) -> String {
+pub(crate) fn redact_secrets(provider: Option<&Arc<Provider>>, text: String) -> String {
     provider.and_then(|provider| provider.scrub(&text)).unwrap_or(text)
 }
 

@@ -140,7 +140,7 @@ impl LineBuffer {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(model_check)))]
 mod tests {
     use super::*;
 

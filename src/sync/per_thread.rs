@@ -16,7 +16,7 @@ const MAX_SLOTS: usize = 128;
 /// Number of values: two for each processor, because a worker's thread that is replaced lives for a while beside its
 /// successor. In model checks, which number their threads themselves, two.
 static SLOTS: LazyLock<usize> = LazyLock::new(|| {
-    if cfg!(loom) {
+    if cfg!(model_check) {
         return 2;
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -75,7 +75,7 @@ impl<T: std::fmt::Debug> std::fmt::Debug for PerThread<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(model_check)))]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Arc, Barrier};

@@ -55,7 +55,7 @@ impl SummedLimit {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(model_check)))]
 mod tests {
     use std::sync::atomic::AtomicUsize;
 

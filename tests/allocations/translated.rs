@@ -1,9 +1,9 @@
 //! Allocations of translation, counted: none per frame, and about one copy of a request.
 
 use bytes::Bytes;
-use model_gateway::json::JsonText;
-use model_gateway::translate::verbatim::Arrival;
-use model_gateway::wire::Format;
+use codec::translate::verbatim::Arrival;
+use codec::wire::Format;
+use json::JsonText;
 
 use super::counting::{Count, count};
 use super::translation::{self, Said, Script, requests};

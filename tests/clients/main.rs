@@ -1,6 +1,5 @@
 //! Real clients against the gateway, with providers of other formats behind it.
 
-#![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(clippy::print_stderr, dead_code, reason = "tests")]
 

@@ -54,13 +54,12 @@ const BANNED: &[&str] = &[
 /// The folder and the file of a definition, without the format's own folder: what siblings of one idea share.
 fn place_among_siblings(path: &str) -> String {
     let mut parts: Vec<&str> = path.split('/').collect();
-    if parts.first() == Some(&"src")
-        && parts.get(1) == Some(&"wire")
+    if parts.starts_with(&["src", "codec", "wire"])
         && parts
-            .get(2)
+            .get(3)
             .is_some_and(|name| ["chat", "converse", "generate", "messages", "responses"].contains(name))
     {
-        parts.remove(2);
+        parts.remove(3);
     }
     // `stream/choice/mod.rs` and `stream/choice.rs` are the same module.
     parts.join("/").replace("/mod.rs", ".rs")

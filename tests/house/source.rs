@@ -6,6 +6,12 @@ use std::path::{Path, PathBuf};
 const NOT_WRITTEN: [&str; 7] =
     [".git", "target", "corpus", "artifacts", "coverage", "__pycache__", "proptest-regressions"];
 
+/// Crates with several modules, each of which is a concern of its own.
+pub(crate) const GROUPS: [&str; 4] = ["codec", "observe", "routing", "storage"];
+/// Crates that are one module.
+const ALONE: [&str; 10] =
+    ["admin", "cli", "cloud", "config", "driver", "framing", "json", "proxy", "simulator", "sync"];
+
 /// A file.
 pub(crate) struct File {
     /// From the root of the repository.
@@ -72,32 +78,51 @@ impl File {
         self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
     }
 
-    /// The top-level module of src/ that the file belongs to; `None` for the two roots.
+    /// The module that the file belongs to: a crate under src/, one of the modules of a crate with several ([`GROUPS`]), or
+    /// one of the program's. `None` for the roots of the latter two.
     pub(crate) fn module(&self) -> Option<&str> {
         let path = self.path.strip_prefix("src/")?.trim_end_matches(".rs");
-        let module = path.split('/').next()?;
-        (!matches!(module, "lib" | "main")).then_some(module)
+        let mut parts = path.split('/');
+        let mut module = parts.next()?;
+        if GROUPS.contains(&module) {
+            module = parts.next()?;
+        }
+        (!matches!(module, "lib" | "main" | "build" | "examples")).then_some(module)
     }
 
-    /// The paths within the crate that it uses, from the root of the crate: `crate::a::b` and `super::b` give
-    /// `["a", "b"]`. A group gives one path each.
+    /// The modules above what the file defines: `["wire", "chat", "watch"]`.
+    fn place(&self) -> Vec<&str> {
+        let path = self.path.trim_start_matches("src/").trim_end_matches(".rs");
+        let mut place: Vec<&str> =
+            path.trim_end_matches("/mod").trim_end_matches("/lib").split('/').collect();
+        if GROUPS.contains(&place[0]) {
+            place.remove(0);
+        }
+        place
+    }
+
+    /// The paths within the workspace that it uses, from the module on: `codec::wire::b`, `crate::wire::b` and `super::b`
+    /// give `["wire", "b"]`. A group gives one path each.
     pub(crate) fn paths(&self) -> Vec<Vec<String>> {
-        let module = self.path.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
-        let module: Vec<&str> = module.split('/').collect();
+        let place = self.place();
         let code = code_of(&self.text);
+        // In a crate that is one module, its own paths begin with its name.
+        let own = self.path.strip_prefix("src/").and_then(|path| path.split('/').next()).unwrap_or_default();
         let mut paths = Vec::new();
-        for start in ["crate", "super"] {
+        for start in ["crate", "super"].into_iter().chain(GROUPS).chain(ALONE) {
             for (at, _) in code.match_indices(&format!("{start}::")) {
                 let before = code[..at].chars().next_back();
                 if before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':') {
                     continue;
                 }
                 let mut rest = &code[at..];
-                let mut base: Vec<String> = if start == "crate" {
-                    rest = &rest["crate::".len()..];
-                    Vec::new()
-                } else {
-                    module.iter().map(|part| (*part).to_owned()).collect()
+                let mut base: Vec<String> = match start {
+                    "super" => place.iter().map(|part| (*part).to_owned()).collect(),
+                    _ => {
+                        rest = &rest[start.len() + 2..];
+                        let named = if start == "crate" { own } else { start };
+                        ALONE.contains(&named).then(|| named.to_owned()).into_iter().collect()
+                    }
                 };
                 while let Some(after) = rest.strip_prefix("super::") {
                     rest = after;
@@ -251,7 +276,7 @@ fn what_is_no_code_is_left_out() {
     let code = code_of(text);
     assert_eq!(words(&code).filter(|word| *word == "crate").count(), 2, "{code}");
     let file = File {
-        path: "src/wire/chat/watch.rs".to_owned(),
+        path: "src/codec/wire/chat/watch.rs".to_owned(),
         text: "use super::super::{path::Action, watch::{End, Sight}}; super::X; use super::super::super::json::Y;"
             .to_owned(),
     };

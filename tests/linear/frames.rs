@@ -1,6 +1,6 @@
 //! Parts and frames of responses in each format.
 
-use model_gateway::wire::Format;
+use codec::wire::Format;
 
 use crate::converse;
 use crate::words::list;

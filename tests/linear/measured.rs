@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model_gateway::canonical::dialect::{ReasoningSupport, Structured};
-use model_gateway::canonical::quirks::ToolChoiceSupport;
-use model_gateway::canonical::{Dialect, Quirks, Thinking};
-use model_gateway::json::EscapedString;
-use model_gateway::translate::translated::Route;
-use model_gateway::translate::verbatim::Arrival;
-use model_gateway::translate::{Outgoing, Restore, TranslateRequest, Translated, outgoing, remote_urls};
-use model_gateway::wire::Format;
-use model_gateway::wire::codec::ReplyOptions;
+use codec::canonical::dialect::{ReasoningSupport, Structured};
+use codec::canonical::quirks::ToolChoiceSupport;
+use codec::canonical::{Dialect, Quirks, Thinking};
+use codec::translate::translated::Route;
+use codec::translate::verbatim::Arrival;
+use codec::translate::{Outgoing, Restore, TranslateRequest, Translated, outgoing, remote_urls};
+use codec::wire::Format;
+use codec::wire::codec::ReplyOptions;
+use json::EscapedString;
 
 use crate::frames::Answer;
 use crate::slots::{Slot, slot};
@@ -86,7 +86,7 @@ fn translate(client: Format, provider: Format, dialect: &Dialect<'_>, body: &str
         now: 1,
     };
     if !dialect.media_urls && body.contains("https:") {
-        remote_urls(body, client, provider, dialect, model_gateway::translate::StoreOptions::default());
+        remote_urls(body, client, provider, dialect, codec::translate::StoreOptions::default());
     }
     // A refused request counts too: it has been decoded and encoded before.
     outgoing(&body.into(), &ask).ok()

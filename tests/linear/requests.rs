@@ -2,7 +2,7 @@
 //!
 //! Here live texts. What measures them lives in `measured`.
 
-use model_gateway::wire::Format;
+use codec::wire::Format;
 
 use crate::converse;
 use crate::words::{

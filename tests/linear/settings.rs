@@ -1,6 +1,6 @@
 //! Requests with settings that have many of one element.
 
-use model_gateway::wire::Format;
+use codec::wire::Format;
 
 use crate::requests::Build;
 use crate::words::{asks, list, members, whole};

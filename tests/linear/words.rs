@@ -1,6 +1,6 @@
 //! Parts of requests in each format.
 
-use model_gateway::wire::Format;
+use codec::wire::Format;
 
 use crate::converse;
 

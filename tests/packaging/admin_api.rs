@@ -6,7 +6,7 @@ use super::{gateway, golden, text};
 
 #[test]
 fn openapi_document_is_up_to_date_and_printed_by_the_program() {
-    let document = model_gateway::admin::openapi_document();
+    let document = admin::openapi_document();
     let expected = format!("{document:#}\n");
     golden("docs/openapi.json", &expected);
     let output = gateway(&["admin", "openapi"]);
@@ -205,7 +205,7 @@ impl Rules<'_> {
 
 #[test]
 fn openapi_document_follows_the_rules_of_openapi_3_1() {
-    let document = model_gateway::admin::openapi_document();
+    let document = admin::openapi_document();
     let mut rules = Rules { document: &document, faults: Vec::new() };
     rules.members(&document, "", (3, &["openapi", "info", "paths", "servers", "security", "components"]));
     let version = document["openapi"].as_str().unwrap_or_default();

@@ -1,6 +1,5 @@
 //! What is delivered with the program: commands for packages, manual pages, schemas, dashboards and alert rules.
 
-#![cfg(feature = "proxy")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod admin_api;

@@ -156,7 +156,7 @@ fn compat_tool_calls_of_each_provider_are_distinguished() {
             .iter()
             .map(|block| match &block.kind {
                 AnswerBlockKind::ToolUse { id, name, .. } => {
-                    let text = model_gateway::json::JsonStr::from_escaped(&block.text).decode().into_owned();
+                    let text = json::JsonStr::from_escaped(&block.text).decode().into_owned();
                     (format!("{id} {name}"), block.object.clone().unwrap_or(text))
                 }
                 other => panic!("{other:?}"),

@@ -97,8 +97,8 @@ async fn provider_certificate_is_checked_with_the_configuration() {
              targets = [{{ provider = \"p\", model = \"m\" }}]\n"
         );
         let texts = ["[server]\nlisten = [\"127.0.0.1:1\"]\n", &routes, ""];
-        let environment = model_gateway::config::Environment;
-        let loaded = model_gateway::config::load_texts(folder.path(), texts, &environment);
+        let environment = config::Environment;
+        let loaded = config::load_texts(folder.path(), texts, &environment);
         loaded.err().map(|report| report.to_string()).unwrap_or_default()
     };
     let https = "https://localhost/v1";

@@ -17,7 +17,7 @@ const MAX_AGE: i64 = 600;
 
 /// Reason why a token is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::admin) enum IdTokenFault {
+pub(crate) enum IdTokenFault {
     /// It is no signed token.
     #[error("it is no signed JSON Web Token")]
     Form,

@@ -15,7 +15,7 @@ mod tests;
 
 pub(super) use sign_in::OidcClient;
 
-use crate::account::AdminRole;
+use routing::account::AdminRole;
 
 /// Person whom an issuer has named.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::OidcError;
 use super::fetch::IssuerClient;
-use crate::config::{OidcSettings, is_safe_url};
+use config::{OidcSettings, is_safe_url};
 
 /// Largest number of keys that are read.
 const MAX_KEYS: usize = 100;

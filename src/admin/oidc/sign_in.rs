@@ -15,8 +15,8 @@ use super::fetch::{IssuerClient, form_encoded};
 use super::id_token::{self, Expected, IdTokenFault};
 use super::provider::{IssuerKey, Metadata};
 use super::{IssuerIdentity, OidcError};
-use crate::admin::session::random_text;
-use crate::config::OidcSettings;
+use crate::session::random_text;
+use config::OidcSettings;
 
 /// Time that a person may take, in seconds.
 const SIGN_IN_TIME: i64 = 600;
@@ -29,7 +29,7 @@ const LONGEST: usize = 4_096;
 const LONGEST_NAME: usize = 128;
 
 /// Client of an issuer, for all sign-ins.
-pub(in crate::admin) struct OidcClient {
+pub(crate) struct OidcClient {
     /// Key of the cookies. Another process cannot have written one.
     seal: Option<hmac::Key>,
     cached: Mutex<Option<Arc<Issuer>>>,
@@ -69,7 +69,7 @@ fn unix_now() -> i64 {
 
 impl OidcClient {
     /// Creates a client.
-    pub(in crate::admin) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let seal = hmac::Key::generate(hmac::HMAC_SHA256, &ring::rand::SystemRandom::new()).ok();
         OidcClient { seal, cached: Mutex::new(None), places: Semaphore::new(AT_A_TIME) }
     }
@@ -78,7 +78,7 @@ impl OidcClient {
     ///
     /// # Errors
     /// Returns an error if the issuer cannot be asked for its description.
-    pub(in crate::admin) fn begin(&self, settings: &OidcSettings) -> Result<(String, String), OidcError> {
+    pub(crate) fn begin(&self, settings: &OidcSettings) -> Result<(String, String), OidcError> {
         let _place = self.places.try_acquire().map_err(|_| OidcError::Busy)?;
         let issuer = self.issuer(settings)?;
         let random = || random_text().map_err(|_| OidcError::Random);
@@ -108,7 +108,7 @@ impl OidcClient {
     ///
     /// # Errors
     /// Returns the reason why the person may not sign in.
-    pub(in crate::admin) fn finish(
+    pub(crate) fn finish(
         &self,
         settings: &OidcSettings,
         sealed: &str,

@@ -9,17 +9,17 @@ use super::change::{self, AuditAction};
 use super::keys::{LIMITS, limits_json, with_file};
 use super::search::ListSearch;
 use super::time;
-use crate::account::amount::LARGEST;
-use crate::account::{AdminRole, Amount};
-use crate::admin::api::AdminApi;
-use crate::admin::error::{AdminApiError, ErrorCode};
-use crate::admin::recording::members;
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::config::{ConfigChange, EntryKind};
-use crate::ledger::AccountId;
-use crate::ledger::admin::{AccountState, AdminError, Credit, Credited, LedgerAdmin};
+use crate::api::AdminApi;
+use crate::error::{AdminApiError, ErrorCode};
+use crate::recording::members;
+use crate::request::ApiRequest;
+use crate::response::{ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member, optional};
+use config::{ConfigChange, EntryKind};
+use routing::account::amount::LARGEST;
+use routing::account::{AdminRole, Amount};
+use storage::ledger::AccountId;
+use storage::ledger::admin::{AccountState, AdminError, Credit, Credited, LedgerAdmin};
 
 /// Page of accounts or credits.
 const PAGE: usize = 100;
@@ -29,7 +29,7 @@ const LARGEST_PAGE: usize = 1_000;
 const LONGEST_TEXT: usize = 1_024;
 
 /// Account as it is shown.
-pub(in crate::admin) const ACCOUNT: Record = Record {
+pub(crate) const ACCOUNT: Record = Record {
     name: "Account",
     text: "Account that pays for its keys.",
     members: &[
@@ -51,7 +51,7 @@ pub(in crate::admin) const ACCOUNT: Record = Record {
 };
 
 /// Page of accounts.
-pub(in crate::admin) const ACCOUNTS: Record = Record {
+pub(crate) const ACCOUNTS: Record = Record {
     name: "AccountPage",
     text: "Page of accounts, ordered by name.",
     members: &[
@@ -62,7 +62,7 @@ pub(in crate::admin) const ACCOUNTS: Record = Record {
 };
 
 /// Credit as it is shown.
-pub(in crate::admin) const CREDIT: Record = Record {
+pub(crate) const CREDIT: Record = Record {
     name: "Credit",
     text: "Credit of an account.",
     members: &[
@@ -74,7 +74,7 @@ pub(in crate::admin) const CREDIT: Record = Record {
 };
 
 /// Latest credits.
-pub(in crate::admin) const CREDITS: Record = Record {
+pub(crate) const CREDITS: Record = Record {
     name: "CreditList",
     text: "Page of the credits of an account, the latest first.",
     members: &[
@@ -84,7 +84,7 @@ pub(in crate::admin) const CREDITS: Record = Record {
 };
 
 /// New account.
-pub(in crate::admin) const NEW_ACCOUNT: Record = Record {
+pub(crate) const NEW_ACCOUNT: Record = Record {
     name: "NewAccount",
     text: "Account to be created.",
     members: &[
@@ -94,7 +94,7 @@ pub(in crate::admin) const NEW_ACCOUNT: Record = Record {
 };
 
 /// Change of an account.
-pub(in crate::admin) const ACCOUNT_PATCH: Record = Record {
+pub(crate) const ACCOUNT_PATCH: Record = Record {
     name: "AccountPatch",
     text: "Change of an account.",
     members: &[
@@ -108,7 +108,7 @@ pub(in crate::admin) const ACCOUNT_PATCH: Record = Record {
 };
 
 /// New credit.
-pub(in crate::admin) const NEW_CREDIT: Record = Record {
+pub(crate) const NEW_CREDIT: Record = Record {
     name: "NewCredit",
     text: "Credit of an account.",
     members: &[
@@ -128,7 +128,7 @@ pub(in crate::admin) const NEW_CREDIT: Record = Record {
 };
 
 /// Result of a credit.
-pub(in crate::admin) const CREDITED: Record = Record {
+pub(crate) const CREDITED: Record = Record {
     name: "Credited",
     text: "Result of a credit.",
     members: &[
@@ -166,7 +166,7 @@ fn show(account: &AccountState, limits: Option<Value>) -> Value {
 }
 
 /// Answers `GET /accounts`.
-pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let after = request.parameter("cursor");
     let search = ListSearch::of(request);
@@ -184,7 +184,7 @@ pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult 
 }
 
 /// Answers `GET /accounts/{name}`.
-pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     shown(api, request.name(0), None)
 }
 
@@ -203,7 +203,7 @@ fn with_applied(mut shown: Value, applied: Option<bool>) -> Value {
 }
 
 /// Answers `GET /accounts/{name}/credits`.
-pub(in crate::admin) fn credits(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn credits(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let before = request.parsed::<i64>("cursor", "the cursor is not valid")?;
     // One more tells whether there is a further page.
@@ -246,7 +246,7 @@ fn recorded<T>(
 }
 
 /// Answers `POST /accounts`.
-pub(in crate::admin) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let name = request.text("name").unwrap_or_default();
     let account = AccountId::new(name).ok_or_else(|| {
         AdminApiError::field("name", "a name must have 1 to 128 bytes and no control characters")
@@ -320,7 +320,7 @@ fn check_version(api: &AdminApi, request: &ApiRequest, name: &str) -> Result<(),
 }
 
 /// Answers `PATCH /accounts/{name}`: all of it, or nothing.
-pub(in crate::admin) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let (name, dry_run) = (request.name(0), request.dry_run()?);
     let before = api.ledger().with(|ledger| ledger.account(name))?;
     let enabled = request.body.get("enabled").and_then(Value::as_bool);
@@ -379,7 +379,7 @@ fn limits_of_entry(entry: &Value) -> Value {
 }
 
 /// Answers `POST /accounts/{name}/credits`.
-pub(in crate::admin) fn credit(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn credit(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let name = request.name(0);
     let nanos = amount(request, "amount")?.unwrap_or(0);
     if nanos == 0 {

@@ -5,13 +5,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::change::{self, AuditAction};
-use crate::admin::api::AdminApi;
-use crate::admin::audit::{AuditOutcome, AuditTopic};
-use crate::admin::error::{AdminApiError, ErrorCode};
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::config::{self, AppliedChange, ConfigChange};
+use crate::api::AdminApi;
+use crate::audit::{AuditOutcome, AuditTopic};
+use crate::error::{AdminApiError, ErrorCode};
+use crate::request::ApiRequest;
+use crate::response::{ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member, optional};
+use config::{self, AppliedChange, ConfigChange};
 
 /// Page of lines.
 const PAGE: usize = 100;
@@ -48,7 +48,7 @@ const LINE: Record = Record {
 };
 
 /// Page of lines.
-pub(in crate::admin) const LINES: Record = Record {
+pub(crate) const LINES: Record = Record {
     name: "AuditPage",
     text: "Page of lines, the latest first. Changes of files also have `file`, `hash_before`, `hash_after`, `before` and \
            `after`, with secrets masked.",
@@ -59,7 +59,7 @@ pub(in crate::admin) const LINES: Record = Record {
 };
 
 /// Answers `GET /audit`.
-pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let before = request.parsed("cursor", "the cursor is not valid")?.unwrap_or(u64::MAX);
     let filters = ["actor", "action", "object", "outcome"];
@@ -86,7 +86,7 @@ fn unread(error: std::io::Error) -> AdminApiError {
 
 /// Answers `POST /audit/{seq}/undo`: gives a file the text that it had before a change, if it is the last one of the
 /// file.
-pub(in crate::admin) fn undo(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn undo(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let name = request.name(0);
     let number: u64 = name.parse().map_err(|_| AdminApiError::unknown("line of the audit log", name))?;
     let wanted = [("seq", Value::from(number))];

@@ -3,15 +3,15 @@
 use jiff::civil::Date;
 use serde_json::{Map, Value, json};
 
-use crate::account::Amount;
-use crate::account::price::{PriceConfig, Rates, TierPrice, TokenKind, UnitPrice, date};
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::catalogue::{Catalogue, How, RowSource, day_of};
-use crate::config::catalogue_provider;
-use crate::route::{Model, PriceOrigin, Target};
+use crate::schema::{MemberType, Record, member, optional};
+use codec::catalogue::{Catalogue, How, RowSource, day_of};
+use config::catalogue_provider;
+use routing::account::Amount;
+use routing::account::price::{PriceConfig, Rates, TierPrice, TokenKind, UnitPrice, date};
+use routing::route::{Model, PriceOrigin, Target};
 
 /// Price of a target.
-pub(in crate::admin) const TARGET_PRICE: Record = Record {
+pub(crate) const TARGET_PRICE: Record = Record {
     name: "TargetPrice",
     text: "Price in effect for requests that a target serves. Amounts are decimals, those of tokens per million.",
     members: &[
@@ -58,7 +58,7 @@ pub(in crate::admin) const TARGET_PRICE: Record = Record {
 };
 
 /// Entry of a target in the catalogue.
-pub(in crate::admin) const CATALOGUE_ENTRY: Record = Record {
+pub(crate) const CATALOGUE_ENTRY: Record = Record {
     name: "CatalogueEntry",
     text: "What the catalogue knows of the model of a target.",
     members: &[
@@ -155,7 +155,7 @@ pub(super) fn price(catalogue: &Catalogue, model: &Model, target: &Target, now: 
         PriceOrigin::Catalogue => "catalogue",
     };
     let begins = price.rows().filter_map(|row| row.days.from);
-    let today = now.div_euclid(crate::canonical::time::DAY_SECONDS);
+    let today = now.div_euclid(codec::canonical::time::DAY_SECONDS);
     let next = begins.filter(|from| *from > today).min().map(date);
     add(
         &mut members,

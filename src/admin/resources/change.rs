@@ -2,17 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::admin::api::AdminApi;
-use crate::admin::audit::{AuditEntry, AuditOutcome};
-use crate::admin::error::AdminApiError;
-use crate::admin::recording::members;
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::config::{self, AppliedChange, ChangeConditions, ConfigChange, EntryKind};
+use crate::api::AdminApi;
+use crate::audit::{AuditEntry, AuditOutcome};
+use crate::error::AdminApiError;
+use crate::recording::members;
+use crate::request::ApiRequest;
+use crate::response::{ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member, optional};
+use config::{self, AppliedChange, ChangeConditions, ConfigChange, EntryKind};
 
 /// Result of a change of a file.
-pub(in crate::admin) const CHANGE: Record = Record {
+pub(crate) const CHANGE: Record = Record {
     name: "Change",
     text: "Change of a configuration file.",
     members: &[
@@ -39,18 +39,18 @@ pub(in crate::admin) const CHANGE: Record = Record {
 
 /// Operation on an entry, for the audit log.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::admin) struct AuditAction {
+pub(crate) struct AuditAction {
     /// Operation: `key.create`.
-    pub(in crate::admin) name: &'static str,
+    pub(crate) name: &'static str,
     /// Kind of the thing.
-    pub(in crate::admin) of: &'static str,
+    pub(crate) of: &'static str,
 }
 
 /// Applies a change, and records it or its refusal.
 ///
 /// # Errors
 /// Returns the error of a refused change.
-pub(in crate::admin) fn apply(
+pub(crate) fn apply(
     api: &AdminApi,
     request: &ApiRequest,
     action: AuditAction,
@@ -64,7 +64,7 @@ pub(in crate::admin) fn apply(
 ///
 /// # Errors
 /// Returns the error of a refused change.
-pub(in crate::admin) fn apply_known(
+pub(crate) fn apply_known(
     api: &AdminApi,
     request: &ApiRequest,
     action: AuditAction,
@@ -112,7 +112,7 @@ pub(in crate::admin) fn apply_known(
 }
 
 /// Records a refused attempt.
-pub(in crate::admin) fn record_refusal(api: &AdminApi, entry: AuditEntry, error: &AdminApiError) {
+pub(crate) fn record_refusal(api: &AdminApi, entry: AuditEntry, error: &AdminApiError) {
     let entry = AuditEntry { outcome: AuditOutcome::Refused(error.code.row().0), ..entry };
     // Nothing changes, so a log that cannot be written is no reason for another answer.
     if let Err(error) = api.audit().append(&entry) {
@@ -121,7 +121,7 @@ pub(in crate::admin) fn record_refusal(api: &AdminApi, entry: AuditEntry, error:
 }
 
 /// Returns the answer to a change.
-pub(in crate::admin) fn answer(applied: &AppliedChange, audit: Option<u64>) -> ApiResponse {
+pub(crate) fn answer(applied: &AppliedChange, audit: Option<u64>) -> ApiResponse {
     let etag = applied.hash.to_hex();
     let value = json!({
         "applied": applied.reload.is_some(),
@@ -139,7 +139,7 @@ pub(in crate::admin) fn answer(applied: &AppliedChange, audit: Option<u64>) -> A
 ///
 /// # Errors
 /// Returns the error of a body without an id.
-pub(in crate::admin) fn id_of(request: &ApiRequest, kind: EntryKind) -> Result<String, AdminApiError> {
+pub(crate) fn id_of(request: &ApiRequest, kind: EntryKind) -> Result<String, AdminApiError> {
     let id = request.body.get(kind.id()).ok_or_else(|| {
         // A misspelt name of the member itself would otherwise be reported as the absence of the right one.
         let unknown = request.body.keys().find(|name| !config::is_member(kind, name));
@@ -155,7 +155,7 @@ pub(in crate::admin) fn id_of(request: &ApiRequest, kind: EntryKind) -> Result<S
 }
 
 /// Returns the comment above an entry that the API adds.
-pub(in crate::admin) fn comment(request: &ApiRequest) -> String {
+pub(crate) fn comment(request: &ApiRequest) -> String {
     let caller: String = request.caller.name.chars().filter(|c| !c.is_control()).collect();
     format!("Added by {caller} through the admin API.")
 }
@@ -164,7 +164,7 @@ pub(in crate::admin) fn comment(request: &ApiRequest) -> String {
 ///
 /// # Errors
 /// Returns the error of a refused change.
-pub(in crate::admin) fn create(
+pub(crate) fn create(
     api: &AdminApi,
     request: &ApiRequest,
     kind: EntryKind,
@@ -186,7 +186,7 @@ pub(in crate::admin) fn create(
 ///
 /// # Errors
 /// Returns the error of a refused change.
-pub(in crate::admin) fn update(
+pub(crate) fn update(
     api: &AdminApi,
     request: &ApiRequest,
     kind: EntryKind,
@@ -206,7 +206,7 @@ pub(in crate::admin) fn update(
 ///
 /// # Errors
 /// Returns the error of a refused change.
-pub(in crate::admin) fn remove(
+pub(crate) fn remove(
     api: &AdminApi,
     request: &ApiRequest,
     kind: EntryKind,

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::instance::{FAULT, RELOAD, reload_json};
 use super::time;
-use crate::admin::api::AdminApi;
-use crate::admin::error::{AdminApiError, ErrorCode, fault};
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::config::{self, CandidateTexts, Environment, FileHash, Report, SourceKind};
+use crate::api::AdminApi;
+use crate::error::{AdminApiError, ErrorCode, fault};
+use crate::request::ApiRequest;
+use crate::response::{AnswerContent, ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member, optional};
+use config::{self, CandidateTexts, Environment, FileHash, Report, SourceKind};
 
 /// File of the configuration.
 const FILE: Record = Record {
@@ -35,14 +35,14 @@ const FILE: Record = Record {
 };
 
 /// Files of the configuration.
-pub(in crate::admin) const FILES: Record = Record {
+pub(crate) const FILES: Record = Record {
     name: "ConfigFileList",
     text: "Files of the configuration: gateway.toml, those of routes and keys, admin.toml.",
     members: &[member("items", MemberType::List(&MemberType::Object(&FILE)), "Files.")],
 };
 
 /// Texts to be checked.
-pub(in crate::admin) const TEXTS: Record = Record {
+pub(crate) const TEXTS: Record = Record {
     name: "ConfigTexts",
     text: "Texts of files to be checked; the other files are those on disk.",
     members: &[
@@ -53,7 +53,7 @@ pub(in crate::admin) const TEXTS: Record = Record {
 };
 
 /// Result of a check.
-pub(in crate::admin) const CHECKED: Record = Record {
+pub(crate) const CHECKED: Record = Record {
     name: "ConfigCheck",
     text: "Result of a check, as of `model-gateway check --no-secrets`.",
     members: &[
@@ -87,7 +87,7 @@ const PENDING_CHANGE: Record = Record {
 };
 
 /// Changes that a reload or a restart would make.
-pub(in crate::admin) const PENDING: Record = Record {
+pub(crate) const PENDING: Record = Record {
     name: "ConfigPending",
     text: "Difference between the configuration in effect and the files on disk.",
     members: &[
@@ -108,7 +108,7 @@ pub(in crate::admin) const PENDING: Record = Record {
 const MAX_CHANGES: usize = 1_000;
 
 /// Result of a reload, with its line in the audit log.
-pub(in crate::admin) const RELOADED: Record = Record {
+pub(crate) const RELOADED: Record = Record {
     name: "Reloaded",
     text: "Result of a reload that was asked for.",
     members: &[
@@ -123,14 +123,14 @@ pub(in crate::admin) const RELOADED: Record = Record {
 };
 
 /// Answers `GET /config`.
-pub(in crate::admin) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
+pub(crate) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
     let mut text = String::new();
     api.control().with_snapshot(&mut |snapshot, _| text = config::effective_of(api.settings(), snapshot));
     Ok(ApiResponse::of(AnswerContent::Text("application/toml; charset=utf-8", text)))
 }
 
 /// Answers `GET /config/files`.
-pub(in crate::admin) fn files(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
+pub(crate) fn files(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
     let loaded = api.writer().reloader().loaded_files();
     let mut items = Vec::new();
     for (kind, name) in [(SourceKind::Routes, "routes"), (SourceKind::Keys, "keys")] {
@@ -177,7 +177,7 @@ fn file_json(
 }
 
 /// Answers `POST /config/validate`.
-pub(in crate::admin) fn validate(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn validate(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let text = |name| request.text(name).map(str::to_owned);
     let texts = CandidateTexts { gateway: text("gateway"), routes: text("routes"), keys: text("keys") };
     let sources = api.writer().reloader().sources();
@@ -204,7 +204,7 @@ pub(in crate::admin) fn validate(api: &AdminApi, request: &ApiRequest) -> ApiRes
 }
 
 /// Answers `POST /config/reload`.
-pub(in crate::admin) fn reload(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn reload(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let (outcome, audit) = api.record_reload_of(request, || api.reload())?;
     api.control().report_reload(&outcome);
     let tokens = outcome.access.iter().flat_map(|report| &report.problems);
@@ -216,7 +216,7 @@ pub(in crate::admin) fn reload(api: &AdminApi, request: &ApiRequest) -> ApiResul
 }
 
 /// Answers `GET /config/pending`.
-pub(in crate::admin) fn pending(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
+pub(crate) fn pending(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
     let (mut faults, mut changes, mut files) = (Report::default(), Vec::new(), Vec::new());
     match api.writer().reloader().pending() {
         Ok(next) => {

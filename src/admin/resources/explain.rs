@@ -3,20 +3,20 @@
 use serde_json::{Map, Value, json};
 
 use super::targets;
-use crate::account::Amount;
-use crate::admin::api::AdminApi;
-use crate::admin::control::{ExplainRequest, ExplainedTarget};
-use crate::admin::error::{AdminApiError, ErrorCode};
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::wire::Format;
+use crate::api::AdminApi;
+use crate::control::{ExplainRequest, ExplainedTarget};
+use crate::error::{AdminApiError, ErrorCode};
+use crate::request::ApiRequest;
+use crate::response::{ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member, optional};
+use codec::wire::Format;
+use routing::account::Amount;
 
 /// Formats that a client may have.
 const FORMATS: [&str; 5] = ["chat", "messages", "responses", "generate", "converse"];
 
 /// Request to be explained.
-pub(in crate::admin) const QUESTION: Record = Record {
+pub(crate) const QUESTION: Record = Record {
     name: "ExplainRequest",
     text: "Request to be explained.",
     members: &[
@@ -61,7 +61,7 @@ const TARGET: Record = Record {
 };
 
 /// Explanation.
-pub(in crate::admin) const EXPLANATION: Record = Record {
+pub(crate) const EXPLANATION: Record = Record {
     name: "Explanation",
     text: "What would become of a request.",
     members: &[
@@ -100,7 +100,7 @@ fn permitted(api: &AdminApi, key: Option<&str>, names: [&str; 2]) -> Result<Opti
 }
 
 /// Answers `POST /explain`.
-pub(in crate::admin) fn explain(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn explain(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let name = request.text("format").unwrap_or_default();
     let format = Format::ALL.into_iter().find(|format| format.name() == name);
     let format = format

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::admin::api::AdminApi;
-use crate::admin::fleet::{SHOWN_FOR, unix_now};
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member};
-use crate::canonical::time::unix_seconds;
+use crate::api::AdminApi;
+use crate::fleet::{SHOWN_FOR, unix_now};
+use crate::request::ApiRequest;
+use crate::response::{ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member};
+use codec::canonical::time::unix_seconds;
 
 /// Gateway of a fleet.
 const GATEWAY: Record = Record {
@@ -30,7 +30,7 @@ const GATEWAY: Record = Record {
 };
 
 /// Fleet.
-pub(in crate::admin) const FLEET: Record = Record {
+pub(crate) const FLEET: Record = Record {
     name: "Fleet",
     text: "Gateways that share a store and were seen within a minute.",
     members: &[
@@ -42,7 +42,7 @@ pub(in crate::admin) const FLEET: Record = Record {
 };
 
 /// Answers `GET /fleet`.
-pub(in crate::admin) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
+pub(crate) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
     let announced = api.ledger().with(|ledger| ledger.announced())?;
     let shared = announced.is_some();
     let mut gateways = vec![api.identity().describe(api)];

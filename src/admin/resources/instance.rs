@@ -5,18 +5,18 @@ use std::time::UNIX_EPOCH;
 use serde_json::{Value, json};
 
 use super::time;
-use crate::admin::PREFIX;
-use crate::admin::api::AdminApi;
-use crate::admin::error::fault;
-use crate::admin::openapi;
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult};
-use crate::admin::route_table::ROUTES;
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::config::ReloadOutcome;
+use crate::PREFIX;
+use crate::api::AdminApi;
+use crate::error::fault;
+use crate::openapi;
+use crate::request::ApiRequest;
+use crate::response::{ApiResponse, ApiResult};
+use crate::route_table::ROUTES;
+use crate::schema::{MemberType, Record, member, optional};
+use config::ReloadOutcome;
 
 /// Index of the API.
-pub(in crate::admin) const INDEX: Record = Record {
+pub(crate) const INDEX: Record = Record {
     name: "Index",
     text: "What the caller may do.",
     members: &[
@@ -33,7 +33,7 @@ pub(in crate::admin) const INDEX: Record = Record {
 };
 
 /// Result of a reload.
-pub(in crate::admin) const RELOAD: Record = Record {
+pub(crate) const RELOAD: Record = Record {
     name: "Reload",
     text: "Result of a reload.",
     members: &[
@@ -52,7 +52,7 @@ pub(in crate::admin) const RELOAD: Record = Record {
 };
 
 /// Fault of a configuration file.
-pub(in crate::admin) const FAULT: Record = Record {
+pub(crate) const FAULT: Record = Record {
     name: "Fault",
     text: "Fault of a configuration file.",
     members: &[
@@ -66,7 +66,7 @@ pub(in crate::admin) const FAULT: Record = Record {
 };
 
 /// State of the process.
-pub(in crate::admin) const INSTANCE: Record = Record {
+pub(crate) const INSTANCE: Record = Record {
     name: "Instance",
     text: "State of the process.",
     members: &[
@@ -89,7 +89,7 @@ pub(in crate::admin) const INSTANCE: Record = Record {
 };
 
 /// Returns the result of a reload as JSON.
-pub(in crate::admin) fn reload_json(outcome: &ReloadOutcome) -> Value {
+pub(crate) fn reload_json(outcome: &ReloadOutcome) -> Value {
     let at = outcome.at.duration_since(UNIX_EPOCH).map_or(0, |at| at.as_secs());
     json!({
         "result": if outcome.is_applied() { "applied" } else { "refused" },
@@ -103,12 +103,12 @@ pub(in crate::admin) fn reload_json(outcome: &ReloadOutcome) -> Value {
 }
 
 /// Answers `GET /`.
-pub(in crate::admin) fn index(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn index(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let role = request.caller.role;
     let currency = &api.settings().admin_api.currency;
     let paths = ROUTES.iter().filter(|route| route.role <= role);
     Ok(ApiResponse::json(json!({
-        "version": env!("MODEL_GATEWAY_VERSION"),
+        "version": observe::VERSION,
         "caller": request.caller.name,
         "role": role.name(),
         "currency": Some(currency).filter(|currency| !currency.is_empty()),
@@ -117,10 +117,10 @@ pub(in crate::admin) fn index(api: &AdminApi, request: &ApiRequest) -> ApiResult
 }
 
 /// Answers `GET /instance`.
-pub(in crate::admin) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
+pub(crate) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
     let ready = api.control().ready();
     Ok(ApiResponse::json(json!({
-        "version": env!("MODEL_GATEWAY_VERSION"),
+        "version": observe::VERSION,
         "pid": std::process::id(),
         "ready": ready.is_ok(),
         "not_ready_because": ready.err(),
@@ -134,6 +134,6 @@ pub(in crate::admin) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult
 }
 
 /// Answers `GET /openapi.json`.
-pub(in crate::admin) fn openapi(_api: &AdminApi, _request: &ApiRequest) -> ApiResult {
+pub(crate) fn openapi(_api: &AdminApi, _request: &ApiRequest) -> ApiResult {
     Ok(ApiResponse::json(openapi::document()))
 }

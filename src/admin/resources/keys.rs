@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use super::change::{self, AuditAction};
 use super::search::ListSearch;
 use super::time;
-use crate::account::{Amount, Key, KeyHash, KeyState, MAX_PREVIOUS, NewKey, Pattern, Permission};
-use crate::admin::api::AdminApi;
-use crate::admin::error::{AdminApiError, ErrorCode};
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::config::{self, ConfigChange, EntryKind};
-use crate::limits::UsageLimits;
-use crate::snapshot::Snapshot;
+use crate::api::AdminApi;
+use crate::error::{AdminApiError, ErrorCode};
+use crate::request::ApiRequest;
+use crate::response::{AnswerContent, ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member, optional};
+use config::{self, ConfigChange, EntryKind};
+use routing::account::{Amount, Key, KeyHash, KeyState, MAX_PREVIOUS, NewKey, Pattern, Permission};
+use routing::limits::UsageLimits;
+use routing::snapshot::Snapshot;
 
 /// Page of keys.
 const PAGE: usize = 100;
@@ -27,7 +27,7 @@ const LARGEST_PAGE: usize = 1_000;
 const HASH_DIGITS: usize = 12;
 
 /// Limits of a key or an account.
-pub(in crate::admin) const LIMITS: Record = Record {
+pub(crate) const LIMITS: Record = Record {
     name: "Limits",
     text: "Limits of a key or an account; null where there is none.",
     members: &[
@@ -50,7 +50,7 @@ const PREVIOUS: Record = Record {
 };
 
 /// Rotation of a key.
-pub(in crate::admin) const ROTATION: Record = Record {
+pub(crate) const ROTATION: Record = Record {
     name: "Rotation",
     text: "Rotation of a key.",
     members: &[optional(
@@ -62,7 +62,7 @@ pub(in crate::admin) const ROTATION: Record = Record {
 };
 
 /// Key as it is shown.
-pub(in crate::admin) const KEY: Record = Record {
+pub(crate) const KEY: Record = Record {
     name: "Key",
     text: "Key of clients.",
     members: &[
@@ -117,7 +117,7 @@ pub(in crate::admin) const KEY: Record = Record {
 };
 
 /// Page of keys.
-pub(in crate::admin) const KEYS: Record = Record {
+pub(crate) const KEYS: Record = Record {
     name: "KeyPage",
     text: "Page of keys, ordered by name.",
     members: &[
@@ -133,7 +133,7 @@ fn now() -> i64 {
 }
 
 /// Returns limits as JSON.
-pub(in crate::admin) fn limits_json(limits: &UsageLimits) -> Value {
+pub(crate) fn limits_json(limits: &UsageLimits) -> Value {
     let amount = |nanos: Option<i64>| nanos.map(|nanos| Amount(nanos).to_string());
     json!({
         "requests_per_minute": limits.requests_per_minute,
@@ -230,7 +230,7 @@ fn show(key: &Key, snapshot: &Snapshot, now: i64) -> Value {
 }
 
 /// Answers `GET /keys`.
-pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let after = request.parameter("cursor");
     let account = request.parameter("account");
@@ -268,7 +268,7 @@ pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult 
 }
 
 /// Answers `GET /keys/{name}`.
-pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let (name, now) = (request.name(0), now());
     let mut shown = None;
     api.control().with_snapshot(&mut |snapshot, _| {
@@ -283,7 +283,7 @@ pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult 
 ///
 /// # Errors
 /// Returns the error of a file that cannot be read.
-pub(in crate::admin) fn with_file(api: &AdminApi, kind: EntryKind, id: &str, mut shown: Value) -> ApiResult {
+pub(crate) fn with_file(api: &AdminApi, kind: EntryKind, id: &str, mut shown: Value) -> ApiResult {
     let located = api.writer().locate(kind, id)?;
     let etag = located.as_ref().map(|(_, hash)| hash.to_hex());
     if let Some(members) = shown.as_object_mut() {
@@ -356,7 +356,7 @@ const LOCAL_KEY: &str = "the key is valid at this gateway only: gateways that sh
                          need the same entry in their files";
 
 /// Answers `POST /keys`.
-pub(in crate::admin) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     api.repeats().once(request, || create_new(api, request))
 }
 
@@ -389,7 +389,7 @@ fn create_new(api: &AdminApi, request: &ApiRequest) -> ApiResult {
 }
 
 /// Answers `PATCH /keys/{name}`.
-pub(in crate::admin) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     if request.body.contains_key("sha256") {
         return Err(AdminApiError::field("sha256", "the hash is changed by rotating the key"));
     }
@@ -403,12 +403,12 @@ pub(in crate::admin) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResul
 }
 
 /// Answers `DELETE /keys/{name}`.
-pub(in crate::admin) fn remove(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn remove(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     change::remove(api, request, EntryKind::Key, "key.delete")
 }
 
 /// Answers `POST /keys/{name}/rotate`.
-pub(in crate::admin) fn rotate(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn rotate(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     api.repeats().once(request, || rotate_to_new(api, request))
 }
 

@@ -7,16 +7,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::time;
-use crate::account::Amount;
-use crate::admin::api::AdminApi;
-use crate::admin::control::LimitUse;
-use crate::admin::error::AdminApiError;
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::ledger::breakdown::{self, DimensionValue, UsageDimension, UsageQuery};
-use crate::ledger::report::UsageFilter;
-use crate::limits::{Calendar, Scope};
+use crate::api::AdminApi;
+use crate::control::LimitUse;
+use crate::error::AdminApiError;
+use crate::request::ApiRequest;
+use crate::response::{ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member, optional};
+use routing::account::Amount;
+use routing::limits::{Calendar, Scope};
+use storage::ledger::breakdown::{self, DimensionValue, UsageDimension, UsageQuery};
+use storage::ledger::report::UsageFilter;
 
 /// Names of the limits.
 const NAMES: [&str; 5] =
@@ -63,7 +63,7 @@ const LIMIT: Record = Record {
 };
 
 /// Limits of a key or an account.
-pub(in crate::admin) const LIMITS_IN_USE: Record = Record {
+pub(crate) const LIMITS_IN_USE: Record = Record {
     name: "LimitsInUse",
     text: "Limits of a key or an account that are set, with what is used of them.",
     members: &[
@@ -78,12 +78,12 @@ pub(in crate::admin) const LIMITS_IN_USE: Record = Record {
 };
 
 /// Answers `GET /keys/{name}/limits`.
-pub(in crate::admin) fn of_key(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn of_key(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     show(api, request.name(0), Scope::Key, "key")
 }
 
 /// Answers `GET /accounts/{name}/limits`.
-pub(in crate::admin) fn of_account(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn of_account(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     show(api, request.name(0), Scope::Account, "account")
 }
 
@@ -100,7 +100,7 @@ const LIMIT_ROW: Record = Record {
 };
 
 /// Limits of all keys and accounts.
-pub(in crate::admin) const LIMIT_ROWS: Record = Record {
+pub(crate) const LIMIT_ROWS: Record = Record {
     name: "LimitRows",
     text: "Limits of all keys and accounts, those of which most is used first.",
     members: &[
@@ -219,7 +219,7 @@ fn show(api: &AdminApi, name: &str, scope: Scope, what: &str) -> ApiResult {
 type RowPlace = (Reverse<Option<u64>>, &'static str, String, &'static str);
 
 /// Answers `GET /limits`.
-pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let hint = "write a share of the limit, such as 0.8";
     let over = request.parsed::<f64>("over", hint)?.unwrap_or(0.0);
     if !(0.0..=1_000.0).contains(&over) {

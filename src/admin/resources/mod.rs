@@ -19,7 +19,7 @@ pub(super) mod targets;
 pub(super) mod totals;
 pub(super) mod usage;
 
-use crate::canonical::time::rfc3339;
+use codec::canonical::time::rfc3339;
 
 /// Formats Unix seconds.
 fn time(seconds: i64) -> String {

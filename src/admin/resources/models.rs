@@ -3,17 +3,17 @@
 use serde_json::{Map, Value, json};
 
 use super::{catalogue, change, keys, targets};
-use crate::account::Amount;
-use crate::account::price::TokenKind;
-use crate::admin::api::AdminApi;
-use crate::admin::error::AdminApiError;
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::catalogue::Catalogue;
-use crate::config::EntryKind;
-use crate::route::{Model, Nanos, RoutingTable, Target, upstream_api};
-use crate::wire::Api;
+use crate::api::AdminApi;
+use crate::error::AdminApiError;
+use crate::request::ApiRequest;
+use crate::response::{ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member, optional};
+use codec::catalogue::Catalogue;
+use codec::wire::Api;
+use config::EntryKind;
+use routing::account::Amount;
+use routing::account::price::TokenKind;
+use routing::route::{Model, Nanos, RoutingTable, Target, upstream_api};
 
 /// Page of models.
 const PAGE: usize = 100;
@@ -21,7 +21,7 @@ const PAGE: usize = 100;
 const LARGEST_PAGE: usize = 1_000;
 
 /// Target of a model.
-pub(in crate::admin) const MODEL_TARGET: Record = Record {
+pub(crate) const MODEL_TARGET: Record = Record {
     name: "ModelTarget",
     text: "Target of a model.",
     members: &[
@@ -54,7 +54,7 @@ pub(in crate::admin) const MODEL_TARGET: Record = Record {
 };
 
 /// Model as it is shown.
-pub(in crate::admin) const MODEL: Record = Record {
+pub(crate) const MODEL: Record = Record {
     name: "Model",
     text: "Model that clients can request, with what is in effect for it.",
     members: &[
@@ -89,7 +89,7 @@ pub(in crate::admin) const MODEL: Record = Record {
 };
 
 /// Page of models.
-pub(in crate::admin) const MODELS: Record = Record {
+pub(crate) const MODELS: Record = Record {
     name: "ModelPage",
     text: "Page of models, in the order of the configuration.",
     members: &[
@@ -154,13 +154,13 @@ fn show(table: &RoutingTable, model: &Model, now: Nanos) -> Value {
             "unsupported": retry.unsupported,
             "continue": retry.resume,
         },
-        "price": price(model, crate::account::price::now()),
+        "price": price(model, routing::account::price::now()),
         "targets": model.targets.iter().map(|target| show_target(model, target, now)).collect::<Value>(),
     })
 }
 
 /// Answers `GET /models`.
-pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let limit = request.limit(PAGE, LARGEST_PAGE)?;
     let after = request.parameter("cursor");
     let mut answer = Err(AdminApiError::field("cursor", "names no model"));
@@ -187,7 +187,7 @@ pub(in crate::admin) fn list(api: &AdminApi, request: &ApiRequest) -> ApiResult 
 
 /// Adds to the targets of a model what is known of each.
 fn add_known<'v>(known: &Catalogue, model: &Model, list: impl Iterator<Item = &'v mut Value>) {
-    let now = crate::account::price::now();
+    let now = routing::account::price::now();
     for (shown, target) in list.zip(&model.targets) {
         let Some(members) = shown.as_object_mut() else { continue };
         members.insert("price".to_owned(), catalogue::price(known, model, target, now));
@@ -196,7 +196,7 @@ fn add_known<'v>(known: &Catalogue, model: &Model, list: impl Iterator<Item = &'
 }
 
 /// Answers `GET /models/{id}`: the id, or any name that clients may send for it.
-pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let name = request.name(0);
     let mut found = None;
     api.control().with_snapshot(&mut |snapshot, now| {
@@ -220,16 +220,16 @@ pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult 
 }
 
 /// Answers `POST /models`.
-pub(in crate::admin) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     change::create(api, request, EntryKind::Model, "model.create")
 }
 
 /// Answers `PATCH /models/{id}`.
-pub(in crate::admin) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     change::update(api, request, EntryKind::Model, "model.update")
 }
 
 /// Answers `DELETE /models/{id}`.
-pub(in crate::admin) fn remove(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn remove(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     change::remove(api, request, EntryKind::Model, "model.delete")
 }

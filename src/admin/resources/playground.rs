@@ -3,20 +3,20 @@
 
 use bytes::Bytes;
 
-use crate::admin::control::PlaygroundRequest;
-use crate::admin::error::AdminApiError;
-use crate::admin::request::ApiRequest;
-use crate::admin::schema::{MemberType, Record, member};
+use crate::control::PlaygroundRequest;
+use crate::error::AdminApiError;
+use crate::request::ApiRequest;
+use crate::schema::{MemberType, Record, member};
 
 /// Name of the operation.
-pub(in crate::admin) const ID: &str = "runPlayground";
+pub(crate) const ID: &str = "runPlayground";
 /// Longest path with its query, in bytes.
 const LONGEST_PATH: usize = 2_048;
 /// Longest key, in bytes.
 const LONGEST_KEY: usize = 1_024;
 
 /// Request of the playground.
-pub(in crate::admin) const REQUEST: Record = Record {
+pub(crate) const REQUEST: Record = Record {
     name: "PlaygroundRequest",
     text: "Request that is sent as a client sends it. The answer is a stream of the events `head` (status and headers), \
            `body` (pieces of text) and `end`, each with `ms`, the time since the request.",
@@ -31,7 +31,7 @@ pub(in crate::admin) const REQUEST: Record = Record {
 ///
 /// # Errors
 /// Returns the error of a member that no client could send.
-pub(in crate::admin) fn read(request: &ApiRequest) -> Result<PlaygroundRequest, AdminApiError> {
+pub(crate) fn read(request: &ApiRequest) -> Result<PlaygroundRequest, AdminApiError> {
     let path = request.text("path").unwrap_or_default();
     let target = path.parse().ok().filter(|_| path.starts_with('/') && path.len() <= LONGEST_PATH);
     let target = target.ok_or_else(|| AdminApiError::field("path", "write a path that begins with /"))?;

@@ -5,15 +5,15 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 
 use super::{change, keys, time};
-use crate::admin::api::AdminApi;
-use crate::admin::control::ProviderCheck;
-use crate::admin::error::AdminApiError;
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::config::EntryKind;
-use crate::provider::Provider;
-use crate::snapshot::Snapshot;
+use crate::api::AdminApi;
+use crate::control::ProviderCheck;
+use crate::error::AdminApiError;
+use crate::request::ApiRequest;
+use crate::response::{ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member, optional};
+use codec::provider::Provider;
+use config::EntryKind;
+use routing::snapshot::Snapshot;
 
 /// Last health check of a provider.
 const CHECK: Record = Record {
@@ -27,7 +27,7 @@ const CHECK: Record = Record {
 };
 
 /// Provider as it is shown.
-pub(in crate::admin) const PROVIDER: Record = Record {
+pub(crate) const PROVIDER: Record = Record {
     name: "Provider",
     text: "Provider.",
     members: &[
@@ -45,7 +45,7 @@ pub(in crate::admin) const PROVIDER: Record = Record {
 };
 
 /// All providers.
-pub(in crate::admin) const PROVIDERS: Record = Record {
+pub(crate) const PROVIDERS: Record = Record {
     name: "ProviderList",
     text: "All providers, in the order of the configuration.",
     members: &[member("items", MemberType::List(&MemberType::Object(&PROVIDER)), "Providers.")],
@@ -84,7 +84,7 @@ fn show(models: &mut ModelsOfProviders, provider: &Provider, check: Option<Provi
 }
 
 /// Answers `GET /providers`.
-pub(in crate::admin) fn list(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
+pub(crate) fn list(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
     let mut items = Vec::new();
     api.control().with_snapshot(&mut |snapshot, _| {
         let mut models = models_of(snapshot);
@@ -96,7 +96,7 @@ pub(in crate::admin) fn list(api: &AdminApi, _request: &ApiRequest) -> ApiResult
 }
 
 /// Answers `GET /providers/{name}`.
-pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let name = request.name(0);
     let mut shown = None;
     api.control().with_snapshot(&mut |snapshot, _| {
@@ -109,16 +109,16 @@ pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult 
 }
 
 /// Answers `POST /providers`.
-pub(in crate::admin) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn create(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     change::create(api, request, EntryKind::Provider, "provider.create")
 }
 
 /// Answers `PATCH /providers/{name}`.
-pub(in crate::admin) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn update(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     change::update(api, request, EntryKind::Provider, "provider.update")
 }
 
 /// Answers `DELETE /providers/{name}`.
-pub(in crate::admin) fn remove(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn remove(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     change::remove(api, request, EntryKind::Provider, "provider.delete")
 }

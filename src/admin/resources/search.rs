@@ -1,6 +1,6 @@
 //! Search in lists: words that an entry must have, each in one of its texts.
 
-use crate::admin::request::ApiRequest;
+use crate::request::ApiRequest;
 
 /// Words of a search in lower case; an entry that has all of them is found. Without a word every entry is.
 #[derive(Clone, Debug, Default)]

@@ -6,15 +6,15 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::time;
-use crate::account::KeyHash;
-use crate::admin::PREFIX;
-use crate::admin::api::AdminApi;
-use crate::admin::caller::{Caller, CallerSource};
-use crate::admin::error::{AdminApiError, ErrorCode};
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::admin::session::{SessionHolder, SessionView, cookie_name, session_cookie, set_cookie};
+use crate::PREFIX;
+use crate::api::AdminApi;
+use crate::caller::{Caller, CallerSource};
+use crate::error::{AdminApiError, ErrorCode};
+use crate::request::ApiRequest;
+use crate::response::{AnswerContent, ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member, optional};
+use crate::session::{SessionHolder, SessionView, cookie_name, session_cookie, set_cookie};
+use routing::account::KeyHash;
 
 /// Page that a browser goes to after it has signed in.
 const HOME: &str = "/console/";
@@ -24,12 +24,12 @@ const SIGN_IN_SECONDS: u64 = 600;
 const METHODS: [&str; 2] = ["token", "oidc"];
 
 /// Name of the cookie that ties the issuer's answer to the browser that has asked.
-pub(in crate::admin) const fn sign_in_cookie(secure: bool) -> &'static str {
+pub(crate) const fn sign_in_cookie(secure: bool) -> &'static str {
     if secure { "__Host-mgw_signin" } else { "mgw_signin" }
 }
 
 /// State of a session.
-pub(in crate::admin) const SESSION: Record = Record {
+pub(crate) const SESSION: Record = Record {
     name: "Session",
     text: "Who the caller is, and how one can sign in.",
     members: &[
@@ -53,14 +53,14 @@ pub(in crate::admin) const SESSION: Record = Record {
 };
 
 /// Body of signing in.
-pub(in crate::admin) const SIGN_IN: Record = Record {
+pub(crate) const SIGN_IN: Record = Record {
     name: "SignIn",
     text: "Token to sign in with.",
     members: &[member("token", MemberType::Text, "Token of admin.toml.")],
 };
 
 /// Result of signing out.
-pub(in crate::admin) const SIGNED_OUT: Record = Record {
+pub(crate) const SIGNED_OUT: Record = Record {
     name: "SignedOut",
     text: "Result of signing out.",
     members: &[member("ended", MemberType::Flag, "False if there was no session.")],
@@ -91,7 +91,7 @@ fn show(api: &AdminApi, caller: &Caller) -> Value {
 }
 
 /// Answers `GET /session`.
-pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     Ok(ApiResponse::json(show(api, &request.caller)))
 }
 
@@ -121,7 +121,7 @@ fn begin(
 }
 
 /// Answers `POST /session`.
-pub(in crate::admin) fn sign_in(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn sign_in(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let token = request.text("token").unwrap_or_default();
     let found = api.callers().of_token(Some(token), request.link.peer);
     let caller = found.inspect_err(|error| {
@@ -138,7 +138,7 @@ pub(in crate::admin) fn sign_in(api: &AdminApi, request: &ApiRequest) -> ApiResu
 }
 
 /// Answers `DELETE /session`.
-pub(in crate::admin) fn sign_out(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn sign_out(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let ended = match (&request.caller.source, &request.link.session) {
         (CallerSource::Session(_), Some(id)) => api.callers().sessions().end(id),
         _ => false,
@@ -149,7 +149,7 @@ pub(in crate::admin) fn sign_out(api: &AdminApi, request: &ApiRequest) -> ApiRes
 }
 
 /// Answers `GET /session/oidc`: sends the browser to the issuer.
-pub(in crate::admin) fn oidc_start(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn oidc_start(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let access = api.callers().access();
     let Some(settings) = &access.oidc else {
         return Ok(failure(
@@ -174,7 +174,7 @@ pub(in crate::admin) fn oidc_start(api: &AdminApi, request: &ApiRequest) -> ApiR
 }
 
 /// Answers `GET /session/oidc/callback`: the issuer's page has come back.
-pub(in crate::admin) fn oidc_callback(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn oidc_callback(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let access = api.callers().access();
     let Some(settings) = &access.oidc else {
         return Ok(failure(

@@ -6,18 +6,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::time;
-use crate::admin::api::AdminApi;
-use crate::admin::drain_state::DrainNote;
-use crate::admin::error::{AdminApiError, ErrorCode};
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::canonical::time::unix_seconds;
-use crate::route::target_status::TargetStatus;
-use crate::route::{Nanos, Target};
+use crate::api::AdminApi;
+use crate::drain_state::DrainNote;
+use crate::error::{AdminApiError, ErrorCode};
+use crate::request::ApiRequest;
+use crate::response::{ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member, optional};
+use codec::canonical::time::unix_seconds;
+use routing::route::target_status::TargetStatus;
+use routing::route::{Nanos, Target};
 
 /// Target as it is shown.
-pub(in crate::admin) const TARGET: Record = Record {
+pub(crate) const TARGET: Record = Record {
     name: "Target",
     text: "Model at a provider. All models that lead to it share its state.",
     members: &[
@@ -45,7 +45,7 @@ pub(in crate::admin) const TARGET: Record = Record {
 };
 
 /// All targets.
-pub(in crate::admin) const TARGETS: Record = Record {
+pub(crate) const TARGETS: Record = Record {
     name: "TargetList",
     text: "All targets, ordered by provider and model.",
     members: &[member("items", MemberType::List(&MemberType::Object(&TARGET)), "Targets.")],
@@ -55,7 +55,7 @@ pub(in crate::admin) const TARGETS: Record = Record {
 const LONGEST_REASON: usize = 256;
 
 /// Body of draining.
-pub(in crate::admin) const DRAIN: Record = Record {
+pub(crate) const DRAIN: Record = Record {
     name: "Drain",
     text: "Draining of a target.",
     members: &[
@@ -69,7 +69,7 @@ pub(in crate::admin) const DRAIN: Record = Record {
 };
 
 /// Result of closing a breaker.
-pub(in crate::admin) const CLOSED: Record = Record {
+pub(crate) const CLOSED: Record = Record {
     name: "ClosedBreaker",
     text: "Target after its breaker was closed.",
     members: &[
@@ -80,7 +80,7 @@ pub(in crate::admin) const CLOSED: Record = Record {
 };
 
 /// Result of draining or resuming.
-pub(in crate::admin) const DRAINED: Record = Record {
+pub(crate) const DRAINED: Record = Record {
     name: "DrainedTarget",
     text: "Target after it was drained or resumed.",
     members: &[
@@ -91,7 +91,7 @@ pub(in crate::admin) const DRAINED: Record = Record {
 };
 
 /// Returns the state of a target as JSON.
-pub(in crate::admin) fn show(target: &Target, now: Nanos) -> Value {
+pub(crate) fn show(target: &Target, now: Nanos) -> Value {
     let status = TargetStatus::of(target, now);
     let (failures, successes) = target.handle.state.breaker.counts();
     let all = u64::from(failures).saturating_add(successes.into());
@@ -123,7 +123,7 @@ fn noted(api: &AdminApi, mut shown: Value, target: &Target) -> Value {
 
 /// Returns all targets by provider and model. A target that several models share is listed once, as used if one of them
 /// uses it.
-pub(in crate::admin) fn list(api: &AdminApi) -> BTreeMap<String, Value> {
+pub(crate) fn list(api: &AdminApi) -> BTreeMap<String, Value> {
     let mut targets: BTreeMap<String, (Value, Vec<Value>)> = BTreeMap::new();
     api.control().with_snapshot(&mut |snapshot, now| {
         for model in snapshot.routes.models() {
@@ -149,7 +149,7 @@ pub(in crate::admin) fn list(api: &AdminApi) -> BTreeMap<String, Value> {
 }
 
 /// Answers `GET /targets`.
-pub(in crate::admin) fn read_all(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
+pub(crate) fn read_all(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
     let items: Vec<Value> = list(api).into_values().collect();
     Ok(ApiResponse::json(json!({ "items": items })))
 }
@@ -161,12 +161,12 @@ fn find(api: &AdminApi, request: &ApiRequest) -> Result<Value, AdminApiError> {
 }
 
 /// Answers `GET /targets/{provider}/{model}`.
-pub(in crate::admin) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn read(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     find(api, request).map(ApiResponse::json)
 }
 
 /// Answers `POST /targets/{provider}/{model}/drain`.
-pub(in crate::admin) fn drain(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn drain(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let until = request.text("until").map(|text| {
         unix_seconds(text)
             .ok_or_else(|| AdminApiError::field("until", "write a time such as 2027-01-31T00:00:00Z"))
@@ -183,7 +183,7 @@ pub(in crate::admin) fn drain(api: &AdminApi, request: &ApiRequest) -> ApiResult
 }
 
 /// Answers `POST /targets/{provider}/{model}/resume`.
-pub(in crate::admin) fn resume(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn resume(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     set_drained(api, request, None)
 }
 
@@ -225,7 +225,7 @@ fn set_drained(api: &AdminApi, request: &ApiRequest, note: Option<DrainNote>) ->
 }
 
 /// Resumes the targets whose time is over. Blocks.
-pub(in crate::admin) fn resume_over(api: &AdminApi) {
+pub(crate) fn resume_over(api: &AdminApi) {
     for (provider, model) in api.drained().over(now()) {
         // It stays drained until its end is stored: the next process would drain it again.
         if let Err(error) = api.drained().set(&provider, &model, None) {
@@ -239,7 +239,7 @@ pub(in crate::admin) fn resume_over(api: &AdminApi) {
 }
 
 /// Answers `POST /targets/{provider}/{model}/close`: closes the breakers of a target and its provider.
-pub(in crate::admin) fn close(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn close(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let before = find(api, request)?;
     let (provider, model) = (request.name(0), request.name(1));
     let is_open = before.get("state").and_then(Value::as_str);

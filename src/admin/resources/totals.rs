@@ -5,13 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value, json};
 
 use super::time;
-use crate::account::Amount;
-use crate::admin::api::AdminApi;
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member};
-use crate::metrics::Metrics;
-use crate::metrics::totals::{Distribution, GroupedTotals};
+use crate::api::AdminApi;
+use crate::request::ApiRequest;
+use crate::response::{ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member};
+use observe::metrics::Metrics;
+use observe::metrics::totals::{Distribution, GroupedTotals};
+use routing::account::Amount;
 
 /// Distribution of durations.
 const DISTRIBUTION: Record = Record {
@@ -32,7 +32,7 @@ const DISTRIBUTION: Record = Record {
 const COUNTS: MemberType = MemberType::List(&MemberType::Open);
 
 /// Totals.
-pub(in crate::admin) const TOTALS: Record = Record {
+pub(crate) const TOTALS: Record = Record {
     name: "Totals",
     text: "Totals since the start of the process; the difference of two answers is what happened in between.",
     members: &[
@@ -91,7 +91,7 @@ fn distribution(of: &Distribution) -> Value {
 }
 
 /// Returns the totals as JSON. `started` is in Unix seconds.
-pub(in crate::admin) fn totals_json(metrics: &Metrics, started: i64) -> Value {
+pub(crate) fn totals_json(metrics: &Metrics, started: i64) -> Value {
     let totals = metrics.totals();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     json!({
@@ -120,6 +120,6 @@ pub(in crate::admin) fn totals_json(metrics: &Metrics, started: i64) -> Value {
 }
 
 /// Answers `GET /totals`.
-pub(in crate::admin) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
+pub(crate) fn read(api: &AdminApi, _request: &ApiRequest) -> ApiResult {
     Ok(ApiResponse::json(totals_json(api.metrics(), api.started())))
 }

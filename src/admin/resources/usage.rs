@@ -5,16 +5,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use crate::admin::api::AdminApi;
-use crate::admin::error::AdminApiError;
-use crate::admin::ledger_pool::LedgerPool;
-use crate::admin::request::ApiRequest;
-use crate::admin::response::{AnswerContent, ApiResponse, ApiResult};
-use crate::admin::schema::{MemberType, Record, member, optional};
-use crate::ledger::breakdown::{self, UsageDimension, UsageOrder, UsageQuery};
-use crate::ledger::export::{self, UsagePeriod, date};
-use crate::ledger::report::{LONGEST_SEARCH, RecordQuery, StatusFilter, UsageFilter};
-use crate::wire::path::{query_value, query_values};
+use crate::api::AdminApi;
+use crate::error::AdminApiError;
+use crate::ledger_pool::LedgerPool;
+use crate::request::ApiRequest;
+use crate::response::{AnswerContent, ApiResponse, ApiResult};
+use crate::schema::{MemberType, Record, member, optional};
+use codec::wire::path::{query_value, query_values};
+use storage::ledger::breakdown::{self, UsageDimension, UsageOrder, UsageQuery};
+use storage::ledger::export::{self, UsagePeriod, date};
+use storage::ledger::report::{LONGEST_SEARCH, RecordQuery, StatusFilter, UsageFilter};
 
 /// Rows of a report.
 const ROWS: usize = 100;
@@ -25,21 +25,20 @@ const PAGE: usize = 100;
 /// Largest page of records.
 const LARGEST_PAGE: usize = 1_000;
 /// Forms of an answer.
-pub(in crate::admin) const FORMATS: [&str; 3] = ["json", "csv", "ndjson"];
+pub(crate) const FORMATS: [&str; 3] = ["json", "csv", "ndjson"];
 /// Groupings of a report.
-pub(in crate::admin) const GROUPS: [&str; 8] =
-    ["hour", "day", "month", "account", "key", "model", "provider", "error"];
+pub(crate) const GROUPS: [&str; 8] = ["hour", "day", "month", "account", "key", "model", "provider", "error"];
 /// Orders of a report.
-pub(in crate::admin) const ORDERS: [&str; 5] = ["-cost", "-requests", "-failed", "-input", "-output"];
+pub(crate) const ORDERS: [&str; 5] = ["-cost", "-requests", "-failed", "-input", "-output"];
 /// Orders of records.
-pub(in crate::admin) const RECORD_ORDERS: [&str; 2] = ["time", "-time"];
+pub(crate) const RECORD_ORDERS: [&str; 2] = ["time", "-time"];
 /// Statuses of records.
-pub(in crate::admin) const RECORD_STATUSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "error"];
+pub(crate) const RECORD_STATUSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "error"];
 /// Largest number of combinations of names with rows of their own.
 const MOST_TOP: usize = 1_000;
 
 /// Report.
-pub(in crate::admin) const USAGE: Record = Record {
+pub(crate) const USAGE: Record = Record {
     name: "Usage",
     text: "Sums of usage. The rows and `others` add up to `total`.",
     members: &[
@@ -60,7 +59,7 @@ pub(in crate::admin) const USAGE: Record = Record {
 };
 
 /// Page of records.
-pub(in crate::admin) const RECORDS: Record = Record {
+pub(crate) const RECORDS: Record = Record {
     name: "UsageRecordPage",
     text: "Page of usage records, in the order in which requests ended, or the latest first. In a fleet, those of a day come \
            account by account.",
@@ -136,7 +135,7 @@ fn query(request: &ApiRequest) -> Result<UsageQuery, AdminApiError> {
 }
 
 /// Answers `GET /usage`.
-pub(in crate::admin) fn sums(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn sums(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let (mut query, format) = (query(request)?, format(request)?);
     let limit = request.limit(ROWS, MOST_ROWS)?;
     let hint = format!("write a number from 1 to {MOST_TOP}");
@@ -245,7 +244,7 @@ fn write_records(
 }
 
 /// Answers `GET /usage/records`.
-pub(in crate::admin) fn records(api: &AdminApi, request: &ApiRequest) -> ApiResult {
+pub(crate) fn records(api: &AdminApi, request: &ApiRequest) -> ApiResult {
     let (query, format) = (record_query(request)?, format(request)?);
     if format != "json" {
         let (media, end) = media(format);

@@ -8,9 +8,9 @@ use jiff::civil::Date;
 
 use super::super::out::say;
 use super::super::{Conf, complain, style};
-use crate::catalogue::{Catalogue, DatedPrice, How, RowStatus};
-use crate::config::{self, NoSecrets, catalogue_provider, today};
-use crate::route::{Model, Target};
+use codec::catalogue::{Catalogue, DatedPrice, How, RowStatus};
+use config::{self, NoSecrets, catalogue_provider, today};
+use routing::route::{Model, Target};
 
 /// Days after which the edition of a catalogue is old: prices and ends change monthly.
 const OLD: i64 = 45;

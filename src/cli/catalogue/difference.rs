@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::super::out::say;
 use super::super::style;
-use crate::catalogue::{Catalogue, CatalogueModel, ListedPrice, Offer, price_text};
+use codec::catalogue::{Catalogue, CatalogueModel, ListedPrice, Offer, price_text};
 
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
@@ -105,7 +105,7 @@ fn compare_offers(head: &str, old: &Offer, new: &Offer, lines: &mut Vec<String>)
 }
 
 fn compare_prices(head: &str, old: &ListedPrice, new: &ListedPrice, lines: &mut Vec<String>) {
-    for kind in crate::catalogue::TOKEN_KINDS {
+    for kind in codec::catalogue::TOKEN_KINDS {
         let (before, after) = (old.rate(kind), new.rate(kind));
         if before == after {
             continue;

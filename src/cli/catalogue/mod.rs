@@ -13,8 +13,8 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 
 use super::{complain, style};
-use crate::catalogue::{Catalogue, CatalogueFault};
-use crate::config::{self, NoSecrets};
+use codec::catalogue::{Catalogue, CatalogueFault};
+use config::{self, NoSecrets};
 
 #[derive(Debug, Args)]
 pub(super) struct CatalogueArgs {

@@ -9,8 +9,8 @@ use super::super::out::say;
 use super::super::style;
 use super::super::table::grouped;
 use super::CatalogueSource;
-use crate::catalogue::{Catalogue, How, ListedPrice, RowSource, price_text};
-use crate::config::today;
+use codec::catalogue::{Catalogue, How, ListedPrice, RowSource, price_text};
+use config::today;
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {

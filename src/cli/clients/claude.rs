@@ -16,7 +16,7 @@ use super::listing::GatewayModel;
 use super::plan::{
     ClientSetup, FilePlan, KeyRole, LaunchPlan, PROVIDER, UserEnvironment, json_text, merge, read_json,
 };
-use crate::route::alias::DEFAULT_PREFIX;
+use routing::route::alias::DEFAULT_PREFIX;
 
 const TITLE: &str = "Claude Code";
 /// Context window (tokens) below which Claude Code's own reserves leave no room for a conversation.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 use super::Providers;
-use crate::account::NewKey;
+use routing::account::NewKey;
 
 /// Credential of the simulated OpenAI. It differs from the clients' key, to show that the gateway replaces one by the
 /// other.
@@ -304,7 +304,7 @@ secret    = {{ value = "{TOKEN_SECRET}" }}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{self, NoSecrets};
+    use config::{self, NoSecrets};
 
     /// The pages about money would show nothing but 0.
     #[tokio::test]

@@ -20,10 +20,10 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::fail;
-use crate::account::NewKey;
-use crate::simulator::{self, SimulatedProvider, Simulator, SimulatorError};
 use files::Files;
 use page::Page;
+use routing::account::NewKey;
+use simulator::{self, SimulatedProvider, Simulator, SimulatorError};
 
 /// Default port of the gateway.
 const PORT: u16 = 8080;

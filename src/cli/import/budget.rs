@@ -7,7 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::draft::LimitDraft;
-use crate::account::amount::{self, Amount, LARGEST};
+use routing::account::amount::{self, Amount, LARGEST};
 
 /// Seconds of a day.
 const DAY: u64 = 86_400;

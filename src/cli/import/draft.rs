@@ -8,8 +8,8 @@ pub(super) use super::entries::{
 };
 use super::secrets::Secrets;
 use super::wildcard::WildcardDraft;
-use crate::account::KeyHash;
-use crate::wire::Api;
+use codec::wire::Api;
+use routing::account::KeyHash;
 
 /// Most targets of a model in the configuration.
 const MAX_TARGETS: usize = 64;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::account::{KeyHash, Losses};
-use crate::provider::ProviderKind;
-use crate::wire::Api;
+use codec::provider::ProviderKind;
+use codec::wire::Api;
+use routing::account::{KeyHash, Losses};
 
 /// Source of a credential in the result.
 #[derive(Clone, Debug, PartialEq, Eq)]

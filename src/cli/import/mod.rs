@@ -30,12 +30,12 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::{fail, out};
-use crate::account::price;
-use crate::config::{self, Loaded};
+use config::{self, Loaded};
 use document::SourceFault;
 use draft::ImportDraft;
 use file::OutputFile;
 use report::{FieldOutcome, FieldReport};
+use routing::account::price;
 use secrets::ImportVault;
 pub use text::{ImportFormat, ImportTextError, import_text};
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::draft::{
     DraftCredential, ImportDraft, KeyDraft, LimitDraft, ModelDraft, ProviderDraft, TargetDraft, printable,
 };
-use crate::account::Losses;
+use routing::account::Losses;
 
 /// Returns a text as a TOML string.
 fn text(value: &str) -> String {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::config::Vault;
+use config::Vault;
 
 /// Name of the file.
 pub(super) const FILE: &str = "secrets.env";

@@ -1,7 +1,7 @@
 //! Short-term API keys of Bedrock: a presigned URL in base64, whose end can be read from it (Amazon Bedrock User Guide,
 //! "Generate Amazon Bedrock API keys"). Long-term keys state no end.
 
-use crate::cloud::sigv4::SigningDate;
+use crate::sigv4::SigningDate;
 
 /// Beginning of a short-term key.
 const PREFIX: &str = "bedrock-api-key-";

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::sts::{self, SERVER, StsEndpoint, VERSION};
-use crate::cloud::token::{Credential, CredentialSource, Grant, Step, StepResult, TokenError, TokenExchange};
+use crate::token::{Credential, CredentialSource, Grant, Step, StepResult, TokenError, TokenExchange};
 
 /// Source that assumes a role.
 #[derive(Clone, Debug)]

@@ -7,9 +7,7 @@ use std::time::Duration;
 use http::{Method, header};
 
 use super::document;
-use crate::cloud::token::{
-    CredentialSource, Step, StepResult, TokenError, TokenExchange, TokenRequest, excerpt,
-};
+use crate::token::{CredentialSource, Step, StepResult, TokenError, TokenExchange, TokenRequest, excerpt};
 
 /// Server of the relative URI.
 const ECS: &str = "http://169.254.170.2";

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::cloud::sigv4::Credentials;
-use crate::cloud::token::{Credential, Grant, Lifetime, TokenError};
+use crate::sigv4::Credentials;
+use crate::token::{Credential, Grant, Lifetime, TokenError};
 
 /// Longest key id, secret or token that is accepted, in bytes. Session tokens have at most some thousand.
 const MAX_VALUE: usize = 16 * 1024;
@@ -24,12 +24,12 @@ struct Document {
 ///
 /// # Errors
 /// Returns [`TokenError::Invalid`] if it has no valid credentials.
-pub(in crate::cloud) fn parse(what: &'static str, body: &[u8]) -> Result<Grant, TokenError> {
+pub(crate) fn parse(what: &'static str, body: &[u8]) -> Result<Grant, TokenError> {
     let invalid = |reason: String| TokenError::Invalid { what: format!("the response of {what}"), reason };
     let document: Document = serde_json::from_slice(body)
         .map_err(|_| invalid("it is no JSON object of credentials".to_owned()))?;
     if let Some(code) = document.code.filter(|code| code != "Success") {
-        return Err(invalid(format!("its code is {}", crate::cloud::token::excerpt(code.as_bytes()))));
+        return Err(invalid(format!("its code is {}", crate::token::excerpt(code.as_bytes()))));
     }
     grant(document.access_key_id, document.secret_access_key, document.token, document.expiration)
         .map_err(invalid)

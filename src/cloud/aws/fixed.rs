@@ -1,7 +1,7 @@
 //! Access keys that are part of the configuration.
 
-use crate::cloud::sigv4::Credentials;
-use crate::cloud::token::{
+use crate::sigv4::Credentials;
+use crate::token::{
     Credential, CredentialSource, Grant, Lifetime, Step, StepResult, TokenError, TokenExchange,
 };
 

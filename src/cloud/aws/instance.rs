@@ -6,9 +6,7 @@ use std::time::Duration;
 use http::{HeaderName, Method};
 
 use super::document;
-use crate::cloud::token::{
-    CredentialSource, Step, StepResult, TokenError, TokenExchange, TokenRequest, excerpt,
-};
+use crate::token::{CredentialSource, Step, StepResult, TokenError, TokenExchange, TokenRequest, excerpt};
 
 /// Default endpoint.
 pub const ENDPOINT: &str = "http://169.254.169.254";

@@ -19,7 +19,7 @@ mod web_identity;
 #[cfg(test)]
 mod tests;
 
-pub(in crate::cloud) use document::parse as parse_credentials;
+pub(crate) use document::parse as parse_credentials;
 
 pub use api_key::api_key_end;
 pub use assume_role::AssumeRole;

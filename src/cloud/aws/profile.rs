@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::document;
-use crate::cloud::token::{CredentialSource, Lifetime, Step, StepResult, TokenError, TokenExchange};
+use crate::token::{CredentialSource, Lifetime, Step, StepResult, TokenError, TokenExchange};
 
 /// Kind of a shared file: they name profiles differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

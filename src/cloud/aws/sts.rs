@@ -6,10 +6,8 @@ use std::time::Duration;
 use http::{HeaderName, Method, header};
 
 use super::document;
-use crate::cloud::sigv4::{
-    CanonicalRequest, CredentialScope, Credentials, PathEncoding, PayloadHash, Signer,
-};
-use crate::cloud::token::{Grant, TokenError, TokenRequest, excerpt};
+use crate::sigv4::{CanonicalRequest, CredentialScope, Credentials, PathEncoding, PayloadHash, Signer};
+use crate::token::{Grant, TokenError, TokenRequest, excerpt};
 
 /// Name in messages.
 pub(super) const SERVER: &str = "the security token service";

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::cloud::sigv4::Credentials;
-use crate::cloud::token::{
+use crate::sigv4::Credentials;
+use crate::token::{
     Credential, CredentialSource, Grant, Lifetime, Step, StepResult, TokenError, TokenRequest,
 };
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use super::sts::{self, SERVER, StsEndpoint, VERSION};
-use crate::cloud::token::{CredentialSource, Step, StepResult, TokenError, TokenExchange};
+use crate::token::{CredentialSource, Step, StepResult, TokenError, TokenExchange};
 
 /// Web identity source.
 #[derive(Clone, Debug)]

@@ -8,11 +8,11 @@ use http::Method;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::cloud::oauth::{
+use crate::oauth::{
     Assertion, AssertionAlgorithm, AssertionSigner, CredentialFileError, SERVER_TIMEOUT, SecretText,
     SharedSigner, TokenEndpoint,
 };
-use crate::cloud::token::{TokenError, TokenRequest};
+use crate::token::{TokenError, TokenRequest};
 
 /// Authority of the public cloud; `AZURE_AUTHORITY_HOST` overrides it.
 pub const AUTHORITY: &str = "https://login.microsoftonline.com";

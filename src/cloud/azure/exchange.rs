@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::entra::{ClientProof, EntraApplication};
 use super::{AzureCredential, AzureIdentity, ManagedIdentity};
-use crate::cloud::oauth::{Reply, SecretText, fingerprint};
-use crate::cloud::token::{CredentialSource, Step, StepResult, TokenError, TokenExchange, TokenRequest};
+use crate::oauth::{Reply, SecretText, fingerprint};
+use crate::token::{CredentialSource, Step, StepResult, TokenError, TokenExchange, TokenRequest};
 
 impl CredentialSource for AzureCredential {
     fn name(&self) -> &'static str {

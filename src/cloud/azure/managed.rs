@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use http::{HeaderName, Method, header};
 
 use super::entra::check_id;
-use crate::cloud::oauth::{CredentialFileError, METADATA_TIMEOUT, SecretText, TokenEndpoint};
-use crate::cloud::token::TokenRequest;
+use crate::oauth::{CredentialFileError, METADATA_TIMEOUT, SecretText, TokenEndpoint};
+use crate::token::TokenRequest;
 
 /// Address of the metadata server of a virtual machine; `AZURE_POD_IDENTITY_AUTHORITY_HOST` overrides it.
 pub const IDENTITY_HOST: &str = "http://169.254.169.254";

@@ -8,10 +8,8 @@ use super::{
     AUTHORITY, AzureCredential, AzureIdentity, ClientProof, EntraApplication, EntraCertificate,
     IDENTITY_HOST, IdentityEndpoint, ManagedIdentity, SCOPE_FOUNDRY, SCOPE_OPENAI,
 };
-use crate::cloud::oauth::{AssertionAlgorithm, AssertionSigner, SecretText};
-use crate::cloud::token::{
-    Credential, CredentialSource, Lifetime, Step, StepResult, TokenExchange, TokenRequest,
-};
+use crate::oauth::{AssertionAlgorithm, AssertionSigner, SecretText};
+use crate::token::{Credential, CredentialSource, Lifetime, Step, StepResult, TokenExchange, TokenRequest};
 
 const NOW: i64 = 1_700_000_000;
 

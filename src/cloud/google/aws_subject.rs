@@ -9,12 +9,10 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
 use super::file::{FileFields, Variables};
-use crate::cloud::aws;
-use crate::cloud::oauth::{CredentialFileError, METADATA_TIMEOUT, Reply, SecretText, TokenEndpoint};
-use crate::cloud::sigv4::{
-    CanonicalRequest, CredentialScope, Credentials, PathEncoding, PayloadHash, Signer,
-};
-use crate::cloud::token::{Credential, Step, StepResult, TokenError, TokenRequest};
+use crate::aws;
+use crate::oauth::{CredentialFileError, METADATA_TIMEOUT, Reply, SecretText, TokenEndpoint};
+use crate::sigv4::{CanonicalRequest, CredentialScope, Credentials, PathEncoding, PayloadHash, Signer};
+use crate::token::{Credential, Step, StepResult, TokenError, TokenRequest};
 
 /// Only environment of AWS that Google defines.
 const ENVIRONMENT: &str = "aws1";

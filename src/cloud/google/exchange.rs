@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::aws_subject::{AwsSubjectExchange, SubjectStep};
 use super::external::ExternalAccount;
 use super::{AuthorizedUser, BaseCredential, GoogleCredential, SCOPE, ServiceAccount};
-use crate::cloud::oauth::{Assertion, AssertionAlgorithm, Reply, SERVER_TIMEOUT, SecretText, fingerprint};
-use crate::cloud::token::{
+use crate::oauth::{Assertion, AssertionAlgorithm, Reply, SERVER_TIMEOUT, SecretText, fingerprint};
+use crate::token::{
     Credential, CredentialSource, Grant, Lifetime, Step, StepResult, TokenError, TokenExchange, TokenRequest,
 };
 

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::SCOPE;
 use super::aws_subject::{AwsSubject, AwsSubjectExchange, SubjectStep};
 use super::file::{FileFields, Variables};
-use crate::cloud::oauth::{
+use crate::oauth::{
     CredentialFileError, METADATA_TIMEOUT, Reply, SERVER_TIMEOUT, SecretText, TokenEndpoint, string_member,
 };
-use crate::cloud::token::{Step, StepResult, TokenError, TokenRequest};
+use crate::token::{Step, StepResult, TokenError, TokenRequest};
 
 /// Most headers of the request for a subject token.
 const MAX_HEADERS: usize = 16;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::external::ExternalAccount;
 use super::impersonation::Impersonation;
 use super::{AuthorizedUser, BaseCredential, GoogleCredential, ServiceAccount};
-use crate::cloud::oauth::{
+use crate::oauth::{
     AssertionSigner, CredentialFileError, MAX_DOCUMENT, SecretText, SharedSigner, TokenEndpoint,
 };
 

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::SCOPE;
 use super::file::FileFields;
-use crate::cloud::oauth::{CredentialFileError, SERVER_TIMEOUT, TokenEndpoint};
-use crate::cloud::token::TokenRequest;
+use crate::oauth::{CredentialFileError, SERVER_TIMEOUT, TokenEndpoint};
+use crate::token::TokenRequest;
 
 /// Life of a token in seconds, if the file names none: the longest without a policy of the organization.
 const LIFE: u64 = 3_600;

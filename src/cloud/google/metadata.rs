@@ -5,8 +5,8 @@
 use http::{HeaderName, Method};
 
 use super::SCOPE;
-use crate::cloud::oauth::{CredentialFileError, METADATA_TIMEOUT, TokenEndpoint};
-use crate::cloud::token::TokenRequest;
+use crate::oauth::{CredentialFileError, METADATA_TIMEOUT, TokenEndpoint};
+use crate::token::TokenRequest;
 
 /// Host of the metadata server; `GCE_METADATA_HOST` overrides it.
 pub const METADATA_HOST: &str = "metadata.google.internal";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::SecretText;
-use crate::cloud::token::{Credential, Grant, Lifetime, StepResult, TokenError};
+use crate::token::{Credential, Grant, Lifetime, StepResult, TokenError};
 
 /// Largest answer with a token and largest credential file, in bytes. Both have a few kilobytes.
 pub const MAX_DOCUMENT: usize = 64 << 10;
@@ -19,11 +19,11 @@ const MIN_SECRET: usize = 4;
 
 /// Answer to a request, with what is needed to report an error: the server in words, and the secrets of the request,
 /// which no message may repeat.
-pub(in crate::cloud) struct Reply<'a> {
+pub(crate) struct Reply<'a> {
     /// Token server in words.
-    pub(in crate::cloud) server: &'static str,
+    pub(crate) server: &'static str,
     /// Secrets of the request.
-    pub(in crate::cloud) secrets: &'a [SecretText],
+    pub(crate) secrets: &'a [SecretText],
 }
 
 impl Reply<'_> {
@@ -31,7 +31,7 @@ impl Reply<'_> {
     ///
     /// # Errors
     /// Returns [`TokenError::Unreachable`] or [`TokenError::Refused`] for a failure.
-    pub(in crate::cloud) fn body<'b>(&self, result: StepResult<'b>) -> Result<&'b [u8], TokenError> {
+    pub(crate) fn body<'b>(&self, result: StepResult<'b>) -> Result<&'b [u8], TokenError> {
         match result {
             StepResult::Response { status: 200..=299, body } if body.len() > MAX_DOCUMENT => {
                 Err(self.invalid("it is larger than 64 KiB"))
@@ -54,12 +54,12 @@ impl Reply<'_> {
     ///
     /// # Errors
     /// As [`Reply::body`] and [`parse_token`].
-    pub(in crate::cloud) fn grant(&self, result: StepResult<'_>) -> Result<Grant, TokenError> {
+    pub(crate) fn grant(&self, result: StepResult<'_>) -> Result<Grant, TokenError> {
         parse_token(self.body(result)?).map_err(|reason| self.invalid(reason))
     }
 
     /// Returns the error of an answer that is not what was requested.
-    pub(in crate::cloud) fn invalid(&self, reason: &str) -> TokenError {
+    pub(crate) fn invalid(&self, reason: &str) -> TokenError {
         TokenError::Invalid { what: format!("the response of {}", self.server), reason: reason.to_owned() }
     }
 
@@ -139,6 +139,6 @@ fn error_message(body: &[u8]) -> Option<String> {
 }
 
 /// Returns a member that is a text; `None` if it is absent or something else.
-pub(in crate::cloud) fn string_member<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
+pub(crate) fn string_member<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
     value.get(name)?.as_str()
 }

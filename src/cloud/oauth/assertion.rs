@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::SecretText;
-use crate::cloud::token::TokenError;
+use crate::token::TokenError;
 
 /// Signature algorithm of an assertion (RFC 7518, section 3.1). Both need an RSA key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +39,7 @@ pub trait AssertionSigner: Send + Sync {
 
 /// Shared signer, which compares by its key and is not printed.
 #[derive(Clone)]
-pub(in crate::cloud) struct SharedSigner(pub(in crate::cloud) Arc<dyn AssertionSigner>);
+pub(crate) struct SharedSigner(pub(crate) Arc<dyn AssertionSigner>);
 
 impl fmt::Debug for SharedSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,15 +64,15 @@ struct Header<'a> {
 }
 
 /// Assertion before its signature.
-pub(in crate::cloud) struct Assertion<'a, C> {
+pub(crate) struct Assertion<'a, C> {
     /// Signature algorithm.
-    pub(in crate::cloud) algorithm: AssertionAlgorithm,
+    pub(crate) algorithm: AssertionAlgorithm,
     /// Id of the key (`kid`); `None` to leave it out.
-    pub(in crate::cloud) key_id: Option<&'a str>,
+    pub(crate) key_id: Option<&'a str>,
     /// SHA-256 of the certificate in base64url (`x5t#S256`); `None` to leave it out.
-    pub(in crate::cloud) thumbprint: Option<&'a str>,
+    pub(crate) thumbprint: Option<&'a str>,
     /// Claims.
-    pub(in crate::cloud) claims: C,
+    pub(crate) claims: C,
 }
 
 impl<C: Serialize> Assertion<'_, C> {
@@ -80,7 +80,7 @@ impl<C: Serialize> Assertion<'_, C> {
     ///
     /// # Errors
     /// Returns [`TokenError::Configuration`] if the key cannot sign.
-    pub(in crate::cloud) fn sign(&self, signer: &SharedSigner) -> Result<SecretText, TokenError> {
+    pub(crate) fn sign(&self, signer: &SharedSigner) -> Result<SecretText, TokenError> {
         let header =
             Header { alg: self.algorithm.name(), typ: "JWT", kid: self.key_id, thumbprint: self.thumbprint };
         let cannot = || TokenError::Configuration("the private key cannot sign".to_owned());

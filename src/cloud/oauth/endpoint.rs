@@ -59,7 +59,7 @@ impl TokenEndpoint {
     }
 
     /// Returns the same address with further parameters of the query.
-    pub(in crate::cloud) fn with_query(&self, parameters: &[(&str, &str)]) -> Self {
+    pub(crate) fn with_query(&self, parameters: &[(&str, &str)]) -> Self {
         let mut text = self.0.to_string();
         let mut separator = if self.0.query().is_some() { '&' } else { '?' };
         for (name, value) in parameters {

@@ -20,7 +20,7 @@ pub enum CredentialFileError {
 }
 
 impl CredentialFileError {
-    pub(in crate::cloud) fn field(field: impl Into<Box<str>>, reason: impl Into<Box<str>>) -> Self {
+    pub(crate) fn field(field: impl Into<Box<str>>, reason: impl Into<Box<str>>) -> Self {
         CredentialFileError::Field { field: field.into(), reason: reason.into() }
     }
 }

@@ -19,7 +19,7 @@ impl Hasher for Sha256Hasher {
 }
 
 /// Returns the SHA-256 of settings, secrets included. `kind` separates the types of settings.
-pub(in crate::cloud) fn fingerprint(kind: &str, settings: &impl Hash) -> [u8; 32] {
+pub(crate) fn fingerprint(kind: &str, settings: &impl Hash) -> [u8; 32] {
     let mut hasher = Sha256Hasher(Sha256::new());
     kind.hash(&mut hasher);
     settings.hash(&mut hasher);

@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{MAX_DOCUMENT, Reply, SecretText, TokenEndpoint, fingerprint, parse_token};
-use crate::cloud::token::{Credential, Lifetime, StepResult, TokenError};
+use crate::token::{Credential, Lifetime, StepResult, TokenError};
 
 fn reply(secrets: &[SecretText]) -> Reply<'_> {
     Reply { server: "the token server", secrets }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cloud::token::{Lifetime, TokenError};
+use crate::token::{Lifetime, TokenError};
 
 /// Rules of renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub struct Renewal {
 
 impl Renewal {
     /// Creates the state of a credential that has never been issued: it is due at once. `outlives` is
-    /// [`crate::cloud::token::CredentialSource::outlives_expiry`].
+    /// [`crate::token::CredentialSource::outlives_expiry`].
     pub fn new(policy: RenewalPolicy, outlives: bool, now: Duration) -> Self {
         Renewal {
             policy,

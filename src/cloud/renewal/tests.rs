@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::{Renewal, RenewalPolicy, Standing};
-use crate::cloud::token::{Lifetime, TokenError};
+use crate::token::{Lifetime, TokenError};
 
 const HALF: u64 = u64::MAX / 2;
 

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{SESSION_NAME, SourceSettings};
-use crate::cloud::aws::{
+use crate::node::ConfigTable;
+use crate::secret::{self, Secret, Vault};
+use cloud::aws::{
     AssumeRole, Container, ContainerToken, ENDPOINT, ENDPOINT_IPV6, Fixed, InstanceMetadata, WebIdentity,
 };
-use crate::cloud::sigv4::Credentials;
-use crate::cloud::token::CredentialSource;
-use crate::config::node::ConfigTable;
-use crate::config::secret::{self, Secret, Vault};
+use cloud::sigv4::Credentials;
+use cloud::token::CredentialSource;
 
 /// Example of a session token.
 const SESSION_TOKEN: &str = "session_token = { env = \"AWS_SESSION_TOKEN\" }, or { file = \"%d/session\" }";

@@ -11,7 +11,7 @@ const LARGEST: u64 = 1_024;
 
 /// Returns the region of the instance; `None` if the metadata service at `endpoint` does not state it. Asked for once in
 /// the life of the process, because an instance stays where it is: a reload while the service is away must not fail.
-pub(in crate::config) fn region(endpoint: &str) -> Option<String> {
+pub(crate) fn region(endpoint: &str) -> Option<String> {
     static REGION: OnceLock<String> = OnceLock::new();
     if let Some(known) = REGION.get() {
         return Some(known.clone());

@@ -12,8 +12,8 @@ use std::path::Path;
 use super::node::ConfigTable;
 use super::routes::one_of;
 use super::secret::{Secret, Vault};
-use crate::provider::{CloudAccess, ProviderKind, SigningScope};
 use chain::ChainReader;
+use codec::provider::{CloudAccess, ProviderKind, SigningScope};
 
 pub(super) use instance::region as instance_region;
 

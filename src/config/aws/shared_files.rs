@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::SourceSettings;
 use super::chain::{ChainReader, Source};
-use crate::cloud::aws::{ProfileFile, SharedProfile, profile_setting};
+use cloud::aws::{ProfileFile, SharedProfile, profile_setting};
 
 /// Settings of profiles that are not supported, and what they demand.
 const UNSUPPORTED: [(&str, &str); 4] = [

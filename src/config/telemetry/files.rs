@@ -7,11 +7,11 @@ use http::{HeaderName, HeaderValue};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::config::Vault;
-use crate::config::node::{ConfigTable, Value};
-use crate::config::secret::expand;
-use crate::config::telemetry_env::header;
-use crate::telemetry::transport::ClientIdentity;
+use crate::Vault;
+use crate::node::{ConfigTable, Value};
+use crate::secret::expand;
+use crate::telemetry_env::header;
+use observe::telemetry::transport::ClientIdentity;
 
 /// Returns the paths of the files that the table names.
 pub(super) fn named(table: &ConfigTable<'_>, folder: &Path, vault: &dyn Vault) -> Vec<PathBuf> {

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::config::overrides::Overrides;
-use crate::config::settings;
+use crate::overrides::Overrides;
+use crate::settings;
 
 /// Environment of a case.
 struct Variables(BTreeMap<&'static str, &'static str>);

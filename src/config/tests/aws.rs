@@ -1,7 +1,7 @@
 //! `aws` of a provider: the order of the sources, and faults in words.
 
 use super::cloud::Machine;
-use crate::cloud::token::{Step, StepResult};
+use cloud::token::{Step, StepResult};
 
 const KIND: &str = "bedrock";
 const AUTO: &str = "aws = { region = \"eu-west-1\" }";
@@ -210,7 +210,7 @@ fn aws_static_keys_may_have_a_session() {
     let machine = Machine::default().env("TOKEN", "HUSH-session");
     let provider = machine.provider(KIND, lines).unwrap();
     let fixed = provider.cloud.clone().unwrap().source.fixed().unwrap();
-    let crate::cloud::token::Credential::Aws(keys) = fixed else { panic!("{fixed:?}") };
+    let cloud::token::Credential::Aws(keys) = fixed else { panic!("{fixed:?}") };
     assert_eq!(keys.session_token.as_deref(), Some("HUSH-session"));
     let missing = Machine::default().fault(KIND, lines);
     assert!(missing.contains("TOKEN"), "{missing}");

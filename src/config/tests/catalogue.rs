@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::super::{Loaded, NoSecrets, Reloader, Report, load};
-use crate::account::price::{self, Terms, TokenKind};
-use crate::canonical::Usage;
-use crate::catalogue::Catalogue;
+use codec::canonical::Usage;
+use codec::catalogue::Catalogue;
+use routing::account::price::{self, Terms, TokenKind};
 
 /// Routes of the tests.
 const ROUTES: &str = r#"
@@ -164,7 +164,7 @@ fn catalogue_is_read_again_by_a_reload_and_refused_as_a_whole() {
     let loaded = read(folder.path()).unwrap();
     let installed = Arc::new(Mutex::new(Vec::new()));
     let log = installed.clone();
-    let install = move |snapshot: crate::snapshot::Snapshot| log.lock().unwrap().push(snapshot);
+    let install = move |snapshot: routing::snapshot::Snapshot| log.lock().unwrap().push(snapshot);
     let first = (&loaded.snapshot, loaded.baseline.clone());
     let reloader = Reloader::new(
         loaded.sources(),
@@ -179,7 +179,7 @@ fn catalogue_is_read_again_by_a_reload_and_refused_as_a_whole() {
     assert!(reloader.reload().is_applied());
     let price = |at: usize| {
         let snapshots = installed.lock().unwrap();
-        let snapshot: &crate::snapshot::Snapshot = &snapshots[at];
+        let snapshot: &routing::snapshot::Snapshot = &snapshots[at];
         let models = snapshot.routes.models();
         let model = models.iter().find(|model| &*model.id == "listed").unwrap();
         model.price_at(0).row_at(price::now()).unwrap().rates.configured(TokenKind::Input)

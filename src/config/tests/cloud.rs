@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::Vault;
-use crate::config::report::Report;
-use crate::config::routes::read_files;
-use crate::config::sources::SourceText;
-use crate::provider::Provider;
+use crate::Vault;
+use crate::report::Report;
+use crate::routes::read_files;
+use crate::sources::SourceText;
+use codec::provider::Provider;
 
 const RSA_KEY: &str = include_str!("../../../tests/support/cloud/rsa_key.pem");
 const CERTIFICATE: &str = include_str!("../../../tests/support/cloud/certificate.pem");

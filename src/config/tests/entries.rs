@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use toml_edit::DocumentMut;
 
-use crate::config::EntryKind;
-use crate::config::entries::Entries;
-use crate::config::masking::masked;
+use crate::EntryKind;
+use crate::entries::Entries;
+use crate::masking::masked;
 
 const KINDS: [EntryKind; 4] = [EntryKind::Key, EntryKind::Account, EntryKind::Provider, EntryKind::Model];
 
@@ -19,6 +19,7 @@ fn members(value: Value) -> Map<String, Value> {
 
 /// Texts of the examples, which have comments of every kind.
 fn examples() -> Vec<(EntryKind, String)> {
+    super::enter_repository();
     let mut texts = Vec::new();
     for kind in KINDS {
         let file = if matches!(kind, EntryKind::Key | EntryKind::Account) { "keys" } else { "routes" };

@@ -1,7 +1,7 @@
 //! Golden tests of whole configurations, valid and invalid.
 
 use super::{SECRET, Stage, assert_golden, cases};
-use crate::config::{NoSecrets, effective, load};
+use crate::{NoSecrets, effective, load};
 
 #[test]
 fn invalid_config_reports_every_fault_with_its_position() {

@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::account::{KeyHash, Losses, TierFallback, TierPolicy};
-use crate::canonical::{ServiceTier, TierSet};
-use crate::config::{KeySettings, KeysFile, KeysFileError};
+use crate::{KeySettings, KeysFile, KeysFileError};
+use codec::canonical::{ServiceTier, TierSet};
+use routing::account::{KeyHash, Losses, TierFallback, TierPolicy};
 
 const BEFORE: &str = "\
 # Keys of the team.
@@ -73,7 +73,7 @@ fn keys_file_new_key_is_appended_and_read_back() {
     assert!(KeyHash::of("k2").to_hex().starts_with(&listed[1].hash) && listed[1].hash.len() == 12);
 
     let text = std::fs::read_to_string(&path).unwrap();
-    let keys = crate::config::keys::read(&path, &text).unwrap();
+    let keys = crate::keys::read(&path, &text).unwrap();
     assert_eq!((keys.len(), &*keys.find("k2").unwrap().name), (2, "second"));
     let losses = |text| keys.find(text).unwrap().rules.losses;
     assert_eq!(keys.find("k1").unwrap().owner(), "acme");
@@ -113,8 +113,9 @@ fn keys_file_that_cannot_be_edited_is_an_error() {
 
 #[test]
 fn keys_file_keys_have_accounts_limits_and_permissions() {
+    super::enter_repository();
     let path = std::path::Path::new("tests/config/valid/accounts/gateway.toml");
-    let loaded = crate::config::load(path, &crate::config::NoSecrets).unwrap();
+    let loaded = crate::load(path, &crate::NoSecrets).unwrap();
     assert_eq!(loaded.snapshot.keys.len(), 2);
     let text = "[[account]]\nname = \"acme\"\nlimits = { concurrent = 5 }\n".to_owned();
     let key = |name: &str, lines: &str| {
@@ -125,7 +126,7 @@ fn keys_file_keys_have_accounts_limits_and_permissions() {
         + &key("a", "account = \"acme\"\nlimits = { tokens_per_minute = 7, spend_per_day = 0.5 }")
         + &key("b", "account = \"other\"\nendpoints = [\"chat\"]\nnetworks = [\"10.0.0.0/8\"]")
         + &key("c", "limits = { tokens_per_minute = 7, spend_per_day = 0.5 }");
-    let keys = crate::config::keys::read(std::path::Path::new("keys.toml"), &text).unwrap();
+    let keys = crate::keys::read(std::path::Path::new("keys.toml"), &text).unwrap();
     let find = |name| keys.find(name).unwrap();
     assert_eq!(find("a").account.as_ref().unwrap().limits().concurrent, Some(5));
     assert_eq!((find("a").owner(), find("b").owner(), find("c").owner()), ("acme", "other", "c"));
@@ -148,7 +149,7 @@ fn keys_file_large_is_parsed_like_a_small_one() {
     let text: String = (0..count).map(entry).collect();
     let last = "[[account]]\nname = \"late\"\nlimits = { concurrent = 7 }\n";
     let path = std::path::Path::new("keys.toml");
-    let keys = crate::config::keys::read(path, &format!("{text}{last}")).unwrap();
+    let keys = crate::keys::read(path, &format!("{text}{last}")).unwrap();
     assert_eq!(keys.len(), count as usize);
     let first = keys.find("k0").unwrap().account.clone().unwrap();
     let other = keys.find("k5999").unwrap().account.clone().unwrap();
@@ -157,7 +158,7 @@ fn keys_file_large_is_parsed_like_a_small_one() {
 
     // Faults have the line numbers and indexes of the whole file.
     let wrong = format!("{text}{last}[[key]]\nname = \"n3\"\nsha256 = \"{}\"\nlosses = \"x\"\n", hash(4));
-    let report = crate::config::keys::read(path, &wrong).unwrap_err();
+    let report = crate::keys::read(path, &wrong).unwrap_err();
     let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
     let line = 5 * count + 4;
     let number = format!("key[{count}]");
@@ -173,7 +174,7 @@ fn keys_file_large_is_parsed_like_a_small_one() {
     // A line that looks like the start of an entry may be part of a multi-line string.
     let text = format!("{text}[[key]]\nname = \"odd\"\nsha256 = \"{}\"\nmodels = [\"\"\"\n", hash(9_999));
     let text = text + &"[[key]]\n".repeat(40_000) + "\"\"\"]\n";
-    let keys = crate::config::keys::read(path, &text).unwrap();
+    let keys = crate::keys::read(path, &text).unwrap();
     assert_eq!(keys.len(), count as usize + 1);
 }
 

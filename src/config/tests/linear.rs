@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::config::{NoSecrets, load_texts};
+use crate::{NoSecrets, load_texts};
 
 /// Time ratio of four times as much; 16 if the check were quadratic.
 const MOST: f64 = 9.0;

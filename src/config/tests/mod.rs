@@ -42,9 +42,18 @@ impl Vault for Stage {
     }
 }
 
+/// Makes the root of the repository the current folder: the cases name their files from there.
+fn enter_repository() {
+    static ENTERED: std::sync::Once = std::sync::Once::new();
+    ENTERED.call_once(|| {
+        std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+    });
+}
+
 /// Returns the case folders below `tests/config/` of one kind, sorted. The paths are relative, so that messages are the
 /// same on every machine.
 fn cases(sort: &str) -> Vec<PathBuf> {
+    enter_repository();
     let mut cases: Vec<PathBuf> = std::fs::read_dir(Path::new("tests/config").join(sort))
         .unwrap()
         .map(|entry| entry.unwrap().path())

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::super::catalogue::listed_price;
 use super::super::{prices, print_price};
 use super::assert_golden;
-use crate::account::{Pattern, Price};
-use crate::catalogue::Catalogue;
+use codec::catalogue::Catalogue;
+use routing::account::{Pattern, Price};
 
 const HEAD: &str = "\
 # List prices of models by name, in US dollars per million tokens (per piece for images, seconds of video, searches). Made from
@@ -114,5 +114,5 @@ fn price_file_has_the_prices_of_the_catalogue() {
         }
     }
     assert!(entries.len() > 150, "{}", entries.len());
-    assert_golden(&Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/prices.toml"), &text);
+    assert_golden(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf/prices.toml"), &text);
 }

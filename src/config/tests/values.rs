@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::config::report::closest;
-use crate::config::values::{address, duration, size};
+use crate::report::closest;
+use crate::values::{address, duration, size};
 
 #[test]
 fn size_requires_a_unit() {

@@ -16,7 +16,7 @@ pub struct EventStreamSplitter {
 }
 
 impl EventStreamSplitter {
-    /// Returns the end of the next message: see [`Splitter::next_boundary`](crate::framing::Splitter::next_boundary).
+    /// Returns the end of the next message: see [`Splitter::next_boundary`](crate::Splitter::next_boundary).
     ///
     /// An invalid prelude is a frame of its own, and the last one: [`EventMessage::parse`](super::EventMessage::parse) returns its
     /// fault. The length in it is not trusted, so that no memory is reserved for it.

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::framing::frame_buffer::FrameTooLarge;
-use crate::framing::{FrameBuffer, Splitter};
+use crate::frame_buffer::FrameTooLarge;
+use crate::{FrameBuffer, Splitter};
 
 /// Test vectors of the official SDKs and of Bedrock's messages, each with its source.
 const VECTORS: &str = include_str!("../../../tests/vectors/eventstream.json");

@@ -6,20 +6,20 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, header};
 use tokio::time::{Instant, timeout_at};
 
-use crate::provider::Timeouts;
-use crate::proxy::driver::connection::Connections;
-use crate::proxy::driver::encoding::ContentDecoder;
-use crate::proxy::driver::peer::Upstream;
-use crate::proxy::driver::provider_session::ProviderSession;
-use crate::proxy::driver::reader::{MAX_ERROR_BODY, Read, ResponseReader};
-use crate::proxy::driver::throughput::Throughput;
+use codec::provider::Timeouts;
+use driver::connection::Connections;
+use driver::encoding::ContentDecoder;
+use driver::peer::Upstream;
+use driver::provider_session::ProviderSession;
+use driver::reader::{MAX_ERROR_BODY, Read, ResponseReader};
+use driver::throughput::Throughput;
 
 /// Pool to which a connection returns, and its peer there.
 type PoolEntry = (Arc<Connections>, Arc<Upstream>);
 
 /// Open response: the head has been read, the body has not. The connection returns to its pool when the body has been
 /// read to its end, and is closed if the response is dropped before.
-pub(in crate::proxy) struct OpenResponse {
+pub(crate) struct OpenResponse {
     /// `None` once the body has been read to its end.
     session: Option<ProviderSession>,
     pool: Option<PoolEntry>,
@@ -30,14 +30,14 @@ pub(in crate::proxy) struct OpenResponse {
     headers: HeaderMap,
     /// Beginning of the body that was read ahead, and the fault that ended it; both are delivered by the next reads.
     ahead: (Bytes, Option<BodyError>),
-    pub(in crate::proxy) status: u16,
+    pub(crate) status: u16,
     /// `content-length` in bytes; `None` if it is absent or not a number.
-    pub(in crate::proxy) length: Option<u64>,
+    pub(crate) length: Option<u64>,
 }
 
 /// Reason why a response body breaks off.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::proxy) enum BodyError {
+pub(crate) enum BodyError {
     /// No byte for `timeouts.idle`, or the deadline of the request has passed.
     #[error("no data in time")]
     Timeout,
@@ -76,7 +76,7 @@ impl OpenResponse {
     }
 
     /// Whether the status is 2xx.
-    pub(in crate::proxy) fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 
@@ -86,7 +86,7 @@ impl OpenResponse {
     }
 
     /// Returns the value of a header; `None` if it is absent or not visible ASCII.
-    pub(in crate::proxy) fn text(&self, name: &HeaderName) -> Option<&str> {
+    pub(crate) fn text(&self, name: &HeaderName) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
@@ -127,7 +127,7 @@ impl OpenResponse {
     ///
     /// # Errors
     /// Returns [`BodyError`] if the body breaks off or does not arrive in time.
-    pub(in crate::proxy) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         if !self.ahead.0.is_empty() {
             return Ok(Some(std::mem::take(&mut self.ahead.0)));
         }

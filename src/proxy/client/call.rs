@@ -12,35 +12,35 @@ use http::{Method, header};
 use super::UpstreamClient;
 use super::body::{BodyError, OpenResponse};
 use super::send::{CallLog, SendError, UpstreamRequest};
-use crate::error::{ApiError, ErrorKind, RetryAfter};
-use crate::provider::Provider;
-use crate::proxy::body_memory::{MemoryExceeded, MemoryTally};
-use crate::proxy::credentials::authorize::missing_credential;
-use crate::proxy::driver::encoding::ContentDecoder;
-use crate::proxy::driver::outcome::{low_rate_error, resolution_error, timeout_error};
-use crate::proxy::driver::reader::MAX_ERROR_BODY;
-use crate::proxy::gateway::reply::from_pingora;
-use crate::proxy::gateway::spans::retry_delay;
-use crate::proxy::names;
-use crate::proxy::upstream_route::redact_secrets;
-use crate::wire::error::{ProviderError, from_provider};
+use crate::credentials::authorize::missing_credential;
+use crate::gateway::reply::from_pingora;
+use crate::gateway::spans::retry_delay;
+use crate::upstream_route::redact_secrets;
+use codec::error::{ApiError, ErrorKind, RetryAfter};
+use codec::provider::Provider;
+use codec::wire::error::{ProviderError, from_provider};
+use driver::body_memory::{MemoryExceeded, MemoryTally};
+use driver::encoding::ContentDecoder;
+use driver::names;
+use driver::outcome::{low_rate_error, resolution_error, timeout_error};
+use driver::reader::MAX_ERROR_BODY;
 
 /// Response lengths, in bytes, for which the buffer is allocated before the body arrives. The upper end is also the
 /// most that is allocated in advance.
 const PREALLOCATED: std::ops::Range<usize> = 64 << 10..64 << 20;
 
 /// Complete response of a call.
-pub(in crate::proxy) struct CallResponse {
-    pub(in crate::proxy) status: u16,
-    pub(in crate::proxy) retry_after: Option<RetryAfter>,
+pub(crate) struct CallResponse {
+    pub(crate) status: u16,
+    pub(crate) retry_after: Option<RetryAfter>,
     /// Input tokens that the head reports, as InvokeModel of Amazon Bedrock does.
-    pub(in crate::proxy) input_tokens: Option<u64>,
-    pub(in crate::proxy) body: Bytes,
+    pub(crate) input_tokens: Option<u64>,
+    pub(crate) body: Bytes,
 }
 
 impl CallResponse {
     /// Whether the status is 2xx.
-    pub(in crate::proxy) fn is_success(&self) -> bool {
+    pub(crate) fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
 }
@@ -74,7 +74,7 @@ impl SendError {
 
 impl BodyError {
     /// Returns the client's error, and records the detail for the access log.
-    pub(in crate::proxy) fn into_api(self, log: &mut CallLog) -> ApiError {
+    pub(crate) fn into_api(self, log: &mut CallLog) -> ApiError {
         match self {
             BodyError::Timeout => timeout_error(),
             BodyError::LowRate => low_rate_error(),
@@ -106,7 +106,7 @@ impl UpstreamClient {
     /// # Errors
     /// Returns the client's error if no response head arrives: the meaning of the connection error, or
     /// [`ErrorKind::UpstreamTimeout`] if it does not arrive in time.
-    pub(in crate::proxy) async fn call(
+    pub(crate) async fn call(
         &self,
         request: &UpstreamRequest<'_>,
         log: &mut CallLog,
@@ -117,7 +117,7 @@ impl UpstreamClient {
 
 impl OpenResponse {
     /// Returns when the provider permits a retry; `None` if it does not say.
-    pub(in crate::proxy) fn retry_after(&self) -> Option<RetryAfter> {
+    pub(crate) fn retry_after(&self) -> Option<RetryAfter> {
         retry_delay(self.headers())
     }
 
@@ -127,7 +127,7 @@ impl OpenResponse {
     /// # Errors
     /// Returns [`ErrorKind::UpstreamBroken`] if the body is too large or cannot be decoded, an overload error if the
     /// memory budget is exhausted, and the client's error if the body breaks off.
-    pub(in crate::proxy) async fn collect_body(
+    pub(crate) async fn collect_body(
         mut self,
         most: usize,
         tally: Option<MemoryTally>,
@@ -175,13 +175,13 @@ impl OpenResponse {
 }
 
 /// Size error: the responses that were collected for one request exceed `limit` bytes together.
-pub(in crate::proxy) fn responses_too_large(limit: usize) -> ApiError {
+pub(crate) fn responses_too_large(limit: usize) -> ApiError {
     let message = format!("The upstream provider's responses exceed {limit} bytes in total.");
     ApiError::new(ErrorKind::UpstreamBroken, message)
 }
 
 /// Turns the head of a call into that of a GET without a body.
-pub(in crate::proxy) fn to_get(parts: &mut Parts) {
+pub(crate) fn to_get(parts: &mut Parts) {
     parts.method = Method::GET;
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.remove(header::CONTENT_TYPE);
@@ -189,14 +189,14 @@ pub(in crate::proxy) fn to_get(parts: &mut Parts) {
 
 /// Returns the status that says what an error response means. `exception` is its header `x-amzn-errortype`: AWS reports a
 /// used-up quota as a bad request, and names it there only.
-pub(in crate::proxy) fn error_status(status: u16, exception: Option<&str>) -> u16 {
+pub(crate) fn error_status(status: u16, exception: Option<&str>) -> u16 {
     let is_quota = exception.is_some_and(|name| name.contains("ServiceQuotaExceeded"));
     if is_quota && status == 400 { 429 } else { status }
 }
 
 /// Converts a provider's error response to the client's error, without the provider's secrets. `log` gets the original
 /// message where it differs.
-pub(in crate::proxy) fn upstream_error(
+pub(crate) fn upstream_error(
     provider: Option<&Arc<Provider>>,
     status: u16,
     retry_after: Option<RetryAfter>,
@@ -213,6 +213,6 @@ pub(in crate::proxy) fn upstream_error(
 }
 
 /// Upstream error: the response could not be parsed.
-pub(in crate::proxy) fn malformed_response() -> ApiError {
+pub(crate) fn malformed_response() -> ApiError {
     ApiError::new(ErrorKind::UpstreamBroken, "The upstream provider's response is not valid.")
 }

@@ -15,20 +15,20 @@ use tokio::task::JoinHandle;
 use super::call::{malformed_response, to_get, upstream_error};
 use super::probe_results::{LastProbe, ProbeResult};
 use super::send::{CallLog, RequestDestination, UpstreamRequest};
-use crate::admin::ProviderCheck;
-use crate::error::ApiError;
-use crate::json::Writer;
-use crate::provider::{Check, Provider, Timeouts};
-use crate::proxy::Gateway;
-use crate::proxy::driver::outcome::timeout_error;
-use crate::proxy::driver::provider_addresses::ProviderAddresses;
-use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
-use crate::proxy::gateway::request_id::RequestId;
-use crate::proxy::names;
-use crate::proxy::upstream_route::{address_of, template};
-use crate::route::check::{ProbeChange, ProbeOutcome, ProbeState};
-use crate::supervise::Supervised;
-use crate::wire::Api;
+use crate::Gateway;
+use crate::gateway::active_snapshot::ActiveSnapshot;
+use crate::gateway::provider_addresses::ProviderAddresses;
+use crate::gateway::request_id::RequestId;
+use crate::upstream_route::{address_of, template};
+use admin::ProviderCheck;
+use codec::error::ApiError;
+use codec::provider::{Check, Provider, Timeouts};
+use codec::wire::Api;
+use driver::names;
+use driver::outcome::timeout_error;
+use json::Writer;
+use routing::route::check::{ProbeChange, ProbeOutcome, ProbeState};
+use sync::supervise::Supervised;
 
 /// Longest response body that is read to its end so that its connection can be reused, in bytes. The connection of a
 /// longer one is closed.
@@ -37,7 +37,7 @@ const MAX_BODY: usize = 1 << 20;
 const MAX_FIRST_DELAY: Duration = Duration::from_secs(1);
 
 /// Background service that runs the health checks.
-pub(in crate::proxy) struct Probes(pub(in crate::proxy) Gateway);
+pub(crate) struct Probes(pub(crate) Gateway);
 
 #[async_trait]
 impl BackgroundService for Probes {
@@ -239,7 +239,7 @@ impl Gateway {
     }
 
     /// Updates the metrics of the last checks.
-    pub(in crate::proxy) fn refresh_checks(&self) {
+    pub(crate) fn refresh_checks(&self) {
         // Remove the series of providers that are no longer configured.
         self.metrics.provider_well.reset();
         self.each_check(|name, last| {
@@ -249,7 +249,7 @@ impl Gateway {
     }
 
     /// Writes the last check of each checked provider as JSON.
-    pub(in crate::proxy) fn write_checks(&self, json: &mut Writer<'_, Vec<u8>>) {
+    pub(crate) fn write_checks(&self, json: &mut Writer<'_, Vec<u8>>) {
         json.begin_array();
         self.each_check(|name, last| {
             json.begin_object();
@@ -258,14 +258,14 @@ impl Gateway {
             if let Some(status) = last.status {
                 json.key("status").number(status);
             }
-            json.key("time").string(&crate::canonical::time::rfc3339(last.time));
+            json.key("time").string(&codec::canonical::time::rfc3339(last.time));
             json.end_object();
         });
         json.end_array();
     }
 
     /// Returns the last health check of a provider; `None` if it is not checked, or was not yet.
-    pub(in crate::proxy) fn last_check(&self, provider: &str) -> Option<ProviderCheck> {
+    pub(crate) fn last_check(&self, provider: &str) -> Option<ProviderCheck> {
         let last = self.probe_results.last(provider)?;
         Some(ProviderCheck { outcome: last.outcome.label(), status: last.status, time: last.time })
     }

@@ -19,11 +19,11 @@ use url::{Host, Url};
 use super::UpstreamClient;
 use super::body::{BodyError, OpenResponse};
 use super::send::{CallLog, RequestDestination, SendError, UpstreamRequest};
-use crate::account::Network;
-use crate::provider::Timeouts;
-use crate::proxy::body_memory::{MemoryExceeded, RequestBudget};
-use crate::proxy::driver::peer::Upstream;
-use crate::proxy::upstream_route::USER_AGENT;
+use crate::upstream_route::USER_AGENT;
+use codec::provider::Timeouts;
+use driver::body_memory::{MemoryExceeded, RequestBudget};
+use driver::peer::Upstream;
+use routing::account::Network;
 
 /// Redirects that are followed: a provider's link may lead via its storage service to another region.
 const REDIRECTS: usize = 3;
@@ -36,7 +36,7 @@ const MAX_PREALLOCATED: usize = 32 << 20;
 
 /// Reason why a fetch failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::proxy) enum FetchFault {
+pub(crate) enum FetchFault {
     #[error("it is not an http or https URL")]
     NoAddress,
     #[error("it is in a network to which the gateway does not connect")]
@@ -64,7 +64,7 @@ pub(in crate::proxy) enum FetchFault {
 
 impl FetchFault {
     /// Returns the name in metrics.
-    pub(in crate::proxy) fn label(&self) -> &'static str {
+    pub(crate) fn label(&self) -> &'static str {
         match self {
             FetchFault::NoAddress => "no_address",
             FetchFault::Forbidden => "forbidden",
@@ -80,7 +80,7 @@ impl FetchFault {
     }
 
     /// Returns the detail for the log, which the client does not see.
-    pub(in crate::proxy) fn detail(&self) -> Option<&str> {
+    pub(crate) fn detail(&self) -> Option<&str> {
         match self {
             FetchFault::Unreachable(detail) | FetchFault::Broken(detail) => Some(detail),
             _ => None,
@@ -98,7 +98,7 @@ impl From<MemoryExceeded> for FetchFault {
 }
 
 /// Open fetch: the response head has been read, the body has not.
-pub(in crate::proxy) struct OpenFetch {
+pub(crate) struct OpenFetch {
     /// Permit of `limits.fetches`.
     _permit: OwnedSemaphorePermit,
     response: OpenResponse,
@@ -106,7 +106,7 @@ pub(in crate::proxy) struct OpenFetch {
 
 impl OpenFetch {
     /// Returns `content-length` in bytes; `None` if it is absent or not a number.
-    pub(in crate::proxy) fn length(&self) -> Option<u64> {
+    pub(crate) fn length(&self) -> Option<u64> {
         self.response.length
     }
 
@@ -114,7 +114,7 @@ impl OpenFetch {
     ///
     /// # Errors
     /// Returns [`FetchFault::Slow`] at the deadline of the fetch and [`FetchFault::Broken`] if the body breaks off.
-    pub(in crate::proxy) async fn next(&mut self) -> Result<Option<Bytes>, FetchFault> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, FetchFault> {
         Ok(self.response.next().await?)
     }
 }
@@ -146,7 +146,7 @@ impl UpstreamClient {
     ///
     /// # Errors
     /// Returns [`FetchFault`] if the URL may not be fetched, the fetch fails or a bound is exceeded.
-    pub(in crate::proxy) async fn fetch(
+    pub(crate) async fn fetch(
         &self,
         url: &str,
         most: usize,
@@ -175,7 +175,7 @@ impl UpstreamClient {
     ///
     /// # Errors
     /// Returns [`FetchFault`] if the URL may not be fetched or the status is not 200.
-    pub(in crate::proxy) async fn open_url(&self, url: &str) -> Result<OpenFetch, FetchFault> {
+    pub(crate) async fn open_url(&self, url: &str) -> Result<OpenFetch, FetchFault> {
         let until = Instant::now() + self.limits.fetch_timeout;
         let url = address(url)?;
         // The wait for a permit counts too: the caller waits for no longer than `limits.fetch_timeout` in total.

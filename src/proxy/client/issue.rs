@@ -12,15 +12,15 @@ use url::{Host, Url};
 use super::UpstreamClient;
 use super::body::BodyError;
 use super::send::{CallLog, RequestDestination, SendError, UpstreamRequest};
-use crate::cloud::sigv4::ClockSkew;
-use crate::cloud::token::{
+use crate::credentials::renewer::unix_now;
+use crate::upstream_route::USER_AGENT;
+use cloud::sigv4::ClockSkew;
+use cloud::token::{
     CredentialSource, Grant, MAX_FILE, MAX_RESPONSE, MAX_STEPS, Step, StepResult, TokenError, TokenRequest,
 };
-use crate::config::{Environment, Vault as _};
-use crate::provider::Timeouts;
-use crate::proxy::credentials::renewer::unix_now;
-use crate::proxy::driver::peer::Upstream;
-use crate::proxy::upstream_route::USER_AGENT;
+use codec::provider::Timeouts;
+use config::{Environment, Vault as _};
+use driver::peer::Upstream;
 
 /// Result of a step, which the next step borrows.
 enum Outcome {
@@ -88,7 +88,7 @@ impl UpstreamClient {
     ///
     /// # Errors
     /// Returns [`TokenError`] if no credential is issued.
-    pub(in crate::proxy) async fn issue(
+    pub(crate) async fn issue(
         &self,
         source: &dyn CredentialSource,
         skew: &ClockSkew,

@@ -7,13 +7,13 @@
 //!
 //! Must not live here: the requests and responses of clients (`gateway`), and what the calls are for (`endpoints`).
 
-pub(in crate::proxy) mod body;
-pub(in crate::proxy) mod call;
-pub(in crate::proxy) mod check;
-pub(in crate::proxy) mod fetch;
-pub(in crate::proxy) mod issue;
-pub(in crate::proxy) mod probe_results;
-pub(in crate::proxy) mod send;
+pub(crate) mod body;
+pub(crate) mod call;
+pub(crate) mod check;
+pub(crate) mod fetch;
+pub(crate) mod issue;
+pub(crate) mod probe_results;
+pub(crate) mod send;
 
 #[cfg(test)]
 mod tests;
@@ -22,14 +22,14 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::body_memory::BodyMemory;
-use super::driver::connection::Connections;
-use super::driver::dns::Resolver;
-use crate::config::Limits;
-use crate::metrics::Metrics;
+use config::Limits;
+use driver::body_memory::BodyMemory;
+use driver::connection::Connections;
+use driver::dns::Resolver;
+use observe::metrics::Metrics;
 
 /// Client for the gateway's own requests to providers and to the hosts of remote media.
-pub(in crate::proxy) struct UpstreamClient {
+pub(crate) struct UpstreamClient {
     connections: Arc<Connections>,
     resolver: Resolver,
     limits: Limits,
@@ -41,7 +41,7 @@ pub(in crate::proxy) struct UpstreamClient {
 
 impl UpstreamClient {
     /// Creates a client that shares connections, resolver and memory budget with the exchanges.
-    pub(in crate::proxy) fn new(
+    pub(crate) fn new(
         connections: Arc<Connections>,
         resolver: Resolver,
         limits: Limits,

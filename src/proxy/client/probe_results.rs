@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::route::check::ProbeOutcome;
+use routing::route::check::ProbeOutcome;
 
 /// Results of the last health check of each provider.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct ProbeResults(Mutex<HashMap<Box<str>, Arc<ProbeResult>>>);
+pub(crate) struct ProbeResults(Mutex<HashMap<Box<str>, Arc<ProbeResult>>>);
 
 /// Result of the last health check of one provider, written by the task that runs the check. A task that a reload has
 /// ended may still write to it, after it was removed from the list.

@@ -13,43 +13,43 @@ use tokio::time::{Instant, timeout_at};
 
 use super::UpstreamClient;
 use super::body::OpenResponse;
-use crate::cloud::sigv4::PayloadHash;
-use crate::metrics::Series;
-use crate::provider::Timeouts;
-use crate::proxy::credentials::CredentialHandle;
-use crate::proxy::credentials::authorize::{AuthorizedWith, Judgement, Remedy};
-use crate::proxy::driver::dns::DnsError;
-use crate::proxy::driver::interim::read_response_head;
-use crate::proxy::driver::offload::run_blocking_if_large;
-use crate::proxy::driver::peer::Upstream;
-use crate::proxy::driver::provider_addresses::ProviderAddresses;
-use crate::proxy::driver::provider_session::{ProviderSession, RequestPieces};
-use crate::proxy::driver::resend::{Resends, Unanswered, is_downgrade};
-use crate::proxy::driver::send::WRITE_TIMEOUT;
-use crate::proxy::names;
+use crate::credentials::CredentialHandle;
+use crate::credentials::authorize::{AuthorizedWith, Judgement, Remedy};
+use crate::gateway::provider_addresses::ProviderAddresses;
+use cloud::sigv4::PayloadHash;
+use codec::provider::Timeouts;
+use driver::dns::DnsError;
+use driver::interim::read_response_head;
+use driver::names;
+use driver::offload::run_blocking_if_large;
+use driver::peer::Upstream;
+use driver::provider_session::{ProviderSession, RequestPieces};
+use driver::resend::{Resends, Unanswered, is_downgrade};
+use driver::send::WRITE_TIMEOUT;
+use observe::metrics::Series;
 
 /// Longest request id of a provider that is logged, in characters.
 const MAX_REQUEST_ID: usize = 128;
 
 /// Upstream request: destination, head, body and time-outs.
-pub(in crate::proxy) struct UpstreamRequest<'a> {
-    pub(in crate::proxy) destination: RequestDestination<'a>,
+pub(crate) struct UpstreamRequest<'a> {
+    pub(crate) destination: RequestDestination<'a>,
     /// Metrics that count the connection; `None` for health checks and remote media.
-    pub(in crate::proxy) series: Option<&'a Series>,
+    pub(crate) series: Option<&'a Series>,
     /// Method, URI and headers.
-    pub(in crate::proxy) parts: Parts,
+    pub(crate) parts: Parts,
     /// Request body; `None` for a request without one (GET).
-    pub(in crate::proxy) body: Option<Bytes>,
+    pub(crate) body: Option<Bytes>,
     /// Time-outs of connecting, of the response head and between two reads of the body.
-    pub(in crate::proxy) timeouts: Timeouts,
+    pub(crate) timeouts: Timeouts,
     /// Deadline of the whole request, response body included.
-    pub(in crate::proxy) until: Instant,
+    pub(crate) until: Instant,
     /// Whether the server may receive the request twice, because it creates nothing that lasts.
-    pub(in crate::proxy) repeatable: bool,
+    pub(crate) repeatable: bool,
 }
 
 /// Destination of an upstream request.
-pub(in crate::proxy) enum RequestDestination<'a> {
+pub(crate) enum RequestDestination<'a> {
     /// A provider: its name is resolved if necessary, and its connections are pooled.
     Provider(&'a ProviderAddresses),
     /// One address, which the caller has resolved and checked. Its connection is new, and closed after the response.
@@ -76,23 +76,23 @@ impl RequestDestination<'_> {
 
 /// Log of one or several calls, for the access log and for the decision whether they may be repeated.
 #[derive(Clone, Debug, Default)]
-pub(in crate::proxy) struct CallLog {
-    pub(in crate::proxy) attempts: u32,
+pub(crate) struct CallLog {
+    pub(crate) attempts: u32,
     /// At least one request was written to its end.
-    pub(in crate::proxy) request_sent: bool,
+    pub(crate) request_sent: bool,
     /// A request was written to its end, and its outcome is unknown.
-    pub(in crate::proxy) outcome_unknown: bool,
+    pub(crate) outcome_unknown: bool,
     /// A provider answered with success: it may have created something.
-    pub(in crate::proxy) created: bool,
-    pub(in crate::proxy) head_received_at: Option<std::time::Instant>,
-    pub(in crate::proxy) status: Option<u16>,
-    pub(in crate::proxy) id: Option<Box<str>>,
-    pub(in crate::proxy) detail: Option<Box<str>>,
+    pub(crate) created: bool,
+    pub(crate) head_received_at: Option<std::time::Instant>,
+    pub(crate) status: Option<u16>,
+    pub(crate) id: Option<Box<str>>,
+    pub(crate) detail: Option<Box<str>>,
 }
 
 impl CallLog {
     /// Merges the log of calls that ran in parallel.
-    pub(in crate::proxy) fn add(&mut self, other: CallLog) {
+    pub(crate) fn add(&mut self, other: CallLog) {
         self.attempts += other.attempts;
         self.request_sent |= other.request_sent;
         self.outcome_unknown |= other.outcome_unknown;
@@ -126,7 +126,7 @@ impl CallLog {
 
 /// Reason why a request has no response head.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::proxy) enum SendError {
+pub(crate) enum SendError {
     /// The provider's name cannot be resolved.
     #[error("{0}")]
     Resolve(DnsError),
@@ -159,7 +159,7 @@ impl UpstreamClient {
     ///
     /// # Errors
     /// Returns [`SendError`] if no response head arrives.
-    pub(in crate::proxy) async fn send(
+    pub(crate) async fn send(
         &self,
         request: &UpstreamRequest<'_>,
         log: &mut CallLog,

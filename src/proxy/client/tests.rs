@@ -13,13 +13,13 @@ use tokio::time::Instant;
 use super::body::{BodyError, OpenResponse};
 use super::send::{CallLog, RequestDestination, SendError, UpstreamRequest};
 use super::*;
-use crate::error::ErrorKind;
-use crate::provider::{BaseUrl, Provider, ProviderKind, Setup, Timeouts};
-use crate::proxy::body_memory::RequestBudget;
-use crate::proxy::driver::peer::Upstream;
-use crate::proxy::driver::provider_addresses::ProviderAddresses;
-use crate::proxy::driver::reader::MAX_ERROR_BODY;
-use crate::wire::Api;
+use crate::gateway::provider_addresses::ProviderAddresses;
+use codec::error::ErrorKind;
+use codec::provider::{BaseUrl, Provider, ProviderKind, Setup, Timeouts};
+use codec::wire::Api;
+use driver::body_memory::RequestBudget;
+use driver::peer::Upstream;
+use driver::reader::MAX_ERROR_BODY;
 
 const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nx-request-id: abc\r\n\r\nhello";
 

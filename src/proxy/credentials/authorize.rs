@@ -4,9 +4,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::handle::{Authorization, CredentialHandle};
 use super::renewer::unix_now;
-use crate::cloud::sigv4::{CanonicalRequest, PathEncoding, PayloadHash};
-use crate::error::{ApiError, ErrorKind};
-use crate::wire::error::ProviderError;
+use cloud::sigv4::{CanonicalRequest, PathEncoding, PayloadHash};
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::error::ProviderError;
 
 /// Header of the date of a signature.
 const X_AMZ_DATE: HeaderName = HeaderName::from_static("x-amz-date");
@@ -17,7 +17,7 @@ const X_AMZN_ERRORTYPE: HeaderName = HeaderName::from_static("x-amzn-errortype")
 
 /// How a request was authorized, to judge its refusal by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proxy) struct AuthorizedWith {
+pub(crate) struct AuthorizedWith {
     /// Number of the credential.
     number: u64,
     /// Difference of the clocks that the signature was dated by, in seconds.
@@ -30,7 +30,7 @@ pub(in crate::proxy) struct AuthorizedWith {
 
 /// Remedy for a refused authorization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proxy) enum Remedy {
+pub(crate) enum Remedy {
     /// The clocks differ: a signature with the time of the provider may be accepted.
     Clock,
     /// The credential with this number is not accepted any more.
@@ -39,7 +39,7 @@ pub(in crate::proxy) enum Remedy {
 
 /// Judgement of a response by its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proxy) enum Judgement {
+pub(crate) enum Judgement {
     /// The response has no remedy: a success, or a refusal of the request itself.
     Final,
     /// The refusal has a remedy.
@@ -49,7 +49,7 @@ pub(in crate::proxy) enum Judgement {
 }
 
 /// Fault of the gateway: it has no credential for the provider.
-pub(in crate::proxy) fn missing_credential() -> ApiError {
+pub(crate) fn missing_credential() -> ApiError {
     ApiError::new(ErrorKind::UpstreamAuth, "The gateway has no valid credential for the upstream provider.")
 }
 
@@ -59,7 +59,7 @@ impl CredentialHandle {
     ///
     /// # Errors
     /// Returns the error for the client if there is no valid credential.
-    pub(in crate::proxy) fn authorize(
+    pub(crate) fn authorize(
         &self,
         method: &str,
         target: &str,
@@ -104,12 +104,7 @@ impl CredentialHandle {
     }
 
     /// Judges a response to a request that was authorized by its head: whether its refusal has a remedy.
-    pub(in crate::proxy) fn judge(
-        &self,
-        with: AuthorizedWith,
-        status: u16,
-        headers: &HeaderMap,
-    ) -> Judgement {
+    pub(crate) fn judge(&self, with: AuthorizedWith, status: u16, headers: &HeaderMap) -> Judgement {
         if !matches!(status, 400 | 401 | 403) {
             return Judgement::Final;
         }
@@ -139,12 +134,7 @@ impl CredentialHandle {
 
     /// Judges a refusal that its head does not name ([`Judgement::Unnamed`]) by its body, of which the beginning is
     /// enough. `None` if it has no remedy.
-    pub(in crate::proxy) fn judge_body(
-        &self,
-        with: AuthorizedWith,
-        status: u16,
-        body: &[u8],
-    ) -> Option<Remedy> {
+    pub(crate) fn judge_body(&self, with: AuthorizedWith, status: u16, body: &[u8]) -> Option<Remedy> {
         let error = ProviderError::decode(body);
         let mut named = false;
         for code in [error.kind.as_deref(), error.code.as_deref()].into_iter().flatten() {

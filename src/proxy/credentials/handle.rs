@@ -8,18 +8,18 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use crate::cloud::renewal::{Renewal, RenewalPolicy, Standing};
-use crate::cloud::sigv4::{ClockSkew, CredentialScope, Signer};
-use crate::cloud::token::{Credential, Grant, TokenError};
-use crate::provider::{CloudAccess, Provider};
-use crate::proxy::gateway::fallback::random_point;
+use crate::gateway::fallback::random_point;
+use cloud::renewal::{Renewal, RenewalPolicy, Standing};
+use cloud::sigv4::{ClockSkew, CredentialScope, Signer};
+use cloud::token::{Credential, Grant, TokenError};
+use codec::provider::{CloudAccess, Provider};
 
 /// Credential that was issued, in the form in which requests use it.
 #[derive(Debug)]
-pub(in crate::proxy) struct IssuedCredential {
+pub(crate) struct IssuedCredential {
     pub(super) authorization: Authorization,
     /// Number of the credential, from 1 on: a request that is refused says which one it was sent with.
-    pub(in crate::proxy) number: u64,
+    pub(crate) number: u64,
     /// Time at which requests stop using it; `None` if they use it until the next one is issued.
     end: Option<Instant>,
 }
@@ -45,7 +45,7 @@ enum Progress {
 }
 
 /// Present credential of a provider, and the state of its renewal.
-pub(in crate::proxy) struct CredentialHandle {
+pub(crate) struct CredentialHandle {
     pub(super) provider: Box<str>,
     access: CloudAccess,
     issued: ArcSwapOption<IssuedCredential>,
@@ -63,7 +63,7 @@ pub(in crate::proxy) struct CredentialHandle {
 impl CredentialHandle {
     /// Creates the handle of a provider; `None` for a provider without access to a cloud platform. A credential that is
     /// part of the configuration is there at once.
-    pub(in crate::proxy) fn new(provider: &Provider) -> Option<CredentialHandle> {
+    pub(crate) fn new(provider: &Provider) -> Option<CredentialHandle> {
         let access = provider.cloud.clone()?;
         let renewal = Renewal::new(RenewalPolicy::default(), access.source.outlives_expiry(), Duration::ZERO);
         let handle = CredentialHandle {
@@ -77,7 +77,7 @@ impl CredentialHandle {
             access,
         };
         if let Some(credential) = handle.access.source.fixed() {
-            let grant = Grant { credential, lifetime: crate::cloud::token::Lifetime::Unlimited };
+            let grant = Grant { credential, lifetime: cloud::token::Lifetime::Unlimited };
             // A fixed credential that cannot be sent leaves the handle without one, and requests fail with a reason.
             let _ = handle.accept(grant, Duration::ZERO, 0);
         }
@@ -103,7 +103,7 @@ impl CredentialHandle {
     }
 
     /// Returns whether a request may be sent now.
-    pub(in crate::proxy) fn is_available(&self) -> bool {
+    pub(crate) fn is_available(&self) -> bool {
         let issued = self.issued.load();
         issued.as_ref().is_some_and(|issued| issued.end.is_none_or(|end| end > Instant::now()))
     }
@@ -112,7 +112,7 @@ impl CredentialHandle {
     ///
     /// # Errors
     /// Returns the reason why there is none, for the log.
-    pub(in crate::proxy) async fn wait(&self, within: Duration) -> Result<(), String> {
+    pub(crate) async fn wait(&self, within: Duration) -> Result<(), String> {
         self.wait_for(within, || self.is_available()).await
     }
 
@@ -142,7 +142,7 @@ impl CredentialHandle {
 
     /// Takes a provider's refusal of the credential with this number: waits for the next one. Returns whether there is
     /// one, so that the request is worth another attempt.
-    pub(in crate::proxy) async fn replace(&self, number: u64, within: Duration) -> bool {
+    pub(crate) async fn replace(&self, number: u64, within: Duration) -> bool {
         let is_newer = || self.issued.load().as_ref().is_some_and(|issued| issued.number > number);
         if is_newer() {
             return true;

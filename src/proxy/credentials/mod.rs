@@ -7,10 +7,10 @@
 //! Must not live here: what token servers expect and answer (`cloud`), and static keys, which are part of the prepared
 //! request head (`provider`).
 
-pub(in crate::proxy) mod authorize;
-pub(in crate::proxy) mod handle;
-pub(in crate::proxy) mod probe;
-pub(in crate::proxy) mod registry;
-pub(in crate::proxy) mod renewer;
+pub(crate) mod authorize;
+pub(crate) mod handle;
+pub(crate) mod probe;
+pub(crate) mod registry;
+pub(crate) mod renewer;
 
-pub(in crate::proxy) use handle::CredentialHandle;
+pub(crate) use handle::CredentialHandle;

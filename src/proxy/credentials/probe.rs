@@ -7,14 +7,14 @@ use std::time::Duration;
 use pingora::connectors::ConnectorOptions;
 
 use super::handle::CredentialHandle;
-use crate::config::Limits;
-use crate::metrics::Metrics;
-use crate::proxy::body_memory::BodyMemory;
-use crate::proxy::client::UpstreamClient;
-use crate::proxy::driver::connection::Connections;
-use crate::proxy::driver::dns::Resolver;
-use crate::proxy::server::{ServeError, roots};
-use crate::snapshot::Snapshot;
+use crate::client::UpstreamClient;
+use crate::server::{ServeError, roots};
+use config::Limits;
+use driver::body_memory::BodyMemory;
+use driver::connection::Connections;
+use driver::dns::Resolver;
+use observe::metrics::Metrics;
+use routing::snapshot::Snapshot;
 
 /// Result of the check of one provider's credential.
 #[derive(Clone, Debug, PartialEq, Eq)]

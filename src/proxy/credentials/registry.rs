@@ -5,16 +5,16 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::handle::CredentialHandle;
-use crate::provider::Provider;
+use codec::provider::Provider;
 
 /// Registry of credential handles. The snapshots own the handles.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct CredentialRegistry(Mutex<Vec<Weak<CredentialHandle>>>);
+pub(crate) struct CredentialRegistry(Mutex<Vec<Weak<CredentialHandle>>>);
 
 impl CredentialRegistry {
     /// Returns the handle of a provider: that of another snapshot if the way to its credential is the same. `None` for a
     /// provider without access to a cloud platform.
-    pub(in crate::proxy) fn handle(&self, provider: &Provider) -> Option<Arc<CredentialHandle>> {
+    pub(crate) fn handle(&self, provider: &Provider) -> Option<Arc<CredentialHandle>> {
         provider.cloud.as_ref()?;
         let mut handles = self.0.lock();
         handles.retain(|handle| handle.strong_count() > 0);

@@ -9,18 +9,18 @@ use pingora::services::background::BackgroundService;
 use tokio::task::JoinHandle;
 
 use super::handle::CredentialHandle;
-use crate::cloud::renewal::Standing;
-use crate::cloud::token::TokenError;
-use crate::metrics::Metrics;
-use crate::proxy::Gateway;
-use crate::proxy::client::UpstreamClient;
-use crate::supervise::Supervised;
+use crate::Gateway;
+use crate::client::UpstreamClient;
+use cloud::renewal::Standing;
+use cloud::token::TokenError;
+use observe::metrics::Metrics;
+use sync::supervise::Supervised;
 
 /// Longest exchange with a token server, over all its steps. It is far below the time by which a renewal leads the end.
 const MAX_EXCHANGE: Duration = Duration::from_secs(60);
 
 /// Background service that renews the credentials of providers.
-pub(in crate::proxy) struct CredentialRenewer(pub(in crate::proxy) Gateway);
+pub(crate) struct CredentialRenewer(pub(crate) Gateway);
 
 #[async_trait]
 impl BackgroundService for CredentialRenewer {
@@ -159,7 +159,7 @@ pub(super) async fn renew(handle: &CredentialHandle, client: &UpstreamClient, me
 }
 
 /// Returns the Unix time, in seconds.
-pub(in crate::proxy) fn unix_now() -> i64 {
+pub(crate) fn unix_now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }

@@ -2,22 +2,22 @@
 
 use bytes::BytesMut;
 
-use crate::error::{ApiError, ErrorKind};
-use crate::json::JsonText;
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::driver::downstream::run_while_connected;
-use crate::proxy::gateway::context::Context;
-use crate::route::Model;
-use crate::tokens::{self, Tally, TokenizerFamily};
-use crate::translate::decode_request;
-use crate::wire::Format;
-use crate::wire::count_tokens::{self, Count};
-use crate::wire::responses::stored::{Conversation, parse_storage};
+use crate::Client;
+use crate::Gateway;
+use crate::gateway::context::Context;
+use codec::error::{ApiError, ErrorKind};
+use codec::tokens::{self, Tally, TokenizerFamily};
+use codec::translate::decode_request;
+use codec::wire::Format;
+use codec::wire::count_tokens::{self, Count};
+use codec::wire::responses::stored::{Conversation, parse_storage};
+use driver::downstream::run_while_connected;
+use json::JsonText;
+use routing::route::Model;
 
 impl Gateway {
     /// Writes the token count of a request to the client.
-    pub(in crate::proxy) async fn reply_count(
+    pub(crate) async fn reply_count(
         &self,
         client: &mut Client,
         ctx: &mut Context,

@@ -1,4 +1,4 @@
-//! Execution of jobs: responses that the gateway builds from several provider calls (`crate::job`).
+//! Execution of jobs: responses that the gateway builds from several provider calls (`codec::job`).
 //!
 //! A call uses the same means as an exchange: the route's head template, the provider's connections and time-outs, and
 //! one more try if a pooled connection turns out to be closed. The response of a call is collected whole, and the
@@ -15,34 +15,32 @@ use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use super::record_calls;
-use crate::error::{ApiError, ErrorKind};
-use crate::job::{CallDestination, Job, JobCall, JobFault, JobReply, RemoteMedia};
-use crate::provider::Provider;
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::body_memory::RequestBudget;
-use crate::proxy::client::call::{
-    CallResponse, malformed_response, responses_too_large, to_get, upstream_error,
-};
-use crate::proxy::client::fetch::FetchFault;
-use crate::proxy::client::send::{CallLog, RequestDestination, UpstreamRequest};
-use crate::proxy::driver::downstream::client_gone;
-use crate::proxy::driver::offload::run_blocking_if_large;
-use crate::proxy::driver::outcome::{DrainDeadline, ExchangeOutcome, shutdown_error, timeout_error};
-use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
-use crate::proxy::gateway::context::Context;
-use crate::proxy::gateway::response_in_progress::SynthesizedResponse;
-use crate::proxy::gateway::settle::Completion;
-use crate::proxy::upstream_route::{UpstreamRoute, address_of, redact_secrets};
-use crate::route::{Model, Target};
-use crate::wire::error::ProviderError;
+use crate::Client;
+use crate::Gateway;
+use crate::client::call::{CallResponse, malformed_response, responses_too_large, to_get, upstream_error};
+use crate::client::fetch::FetchFault;
+use crate::client::send::{CallLog, RequestDestination, UpstreamRequest};
+use crate::gateway::active_snapshot::ActiveSnapshot;
+use crate::gateway::context::Context;
+use crate::gateway::response_in_progress::SynthesizedResponse;
+use crate::gateway::settle::Completion;
+use crate::upstream_route::{UpstreamRoute, address_of, redact_secrets};
+use codec::error::{ApiError, ErrorKind};
+use codec::job::{CallDestination, Job, JobCall, JobFault, JobReply, RemoteMedia};
+use codec::provider::Provider;
+use codec::wire::error::ProviderError;
+use driver::body_memory::RequestBudget;
+use driver::downstream::client_gone;
+use driver::offload::run_blocking_if_large;
+use driver::outcome::{DrainDeadline, ExchangeOutcome, shutdown_error, timeout_error};
+use routing::route::{Model, Target};
 
 /// Concurrent calls of one job: enough to be fast, too few to exhaust a provider's limits at the expense of other
 /// requests.
 const MAX_CONCURRENT: usize = 4;
 
 /// Route and deadline that all calls of a job share.
-pub(in crate::proxy) struct JobRoute {
+pub(crate) struct JobRoute {
     active: Arc<ActiveSnapshot>,
     upstream_route: Arc<UpstreamRoute>,
     model: Arc<Model>,
@@ -100,7 +98,7 @@ impl JobRoute {
 
 impl Gateway {
     /// Runs a job and sends the client its response. Ends early if the client disconnects or the process is restarting.
-    pub(in crate::proxy) async fn send_job(
+    pub(crate) async fn send_job(
         &self,
         client: &mut Client,
         ctx: &mut Context,
@@ -156,12 +154,7 @@ impl Gateway {
 
     /// Returns the route of a job's calls. `None` if the request has no attempt yet, or no upstream head can be built
     /// for it.
-    pub(in crate::proxy) fn job_route(
-        &self,
-        client: &Client,
-        ctx: &Context,
-        repeatable: bool,
-    ) -> Option<JobRoute> {
+    pub(crate) fn job_route(&self, client: &Client, ctx: &Context, repeatable: bool) -> Option<JobRoute> {
         let plan = ctx.attempt()?;
         let head = self.upstream_head(client, ctx, plan).ok()?;
         let total = plan.target()?.timeouts.total;
@@ -178,7 +171,7 @@ impl Gateway {
     }
 
     /// Runs all rounds of a job and returns its result.
-    pub(in crate::proxy) async fn run_rounds(
+    pub(crate) async fn run_rounds(
         &self,
         job: &mut dyn Job,
         way: &Arc<JobRoute>,

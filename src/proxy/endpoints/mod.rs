@@ -1,10 +1,10 @@
 //! Endpoints that are not one exchange with one provider: jobs, tasks and token counts.
 //!
-//! Must not live here: the calls themselves (`client`) and the steps of a job (`crate::job`).
+//! Must not live here: the calls themselves (`client`) and the steps of a job (`codec::job`).
 
-pub(in crate::proxy) mod count;
-pub(in crate::proxy) mod job;
-pub(in crate::proxy) mod task;
+pub(crate) mod count;
+pub(crate) mod job;
+pub(crate) mod task;
 
 use super::client::send::CallLog;
 use super::gateway::context::Context;

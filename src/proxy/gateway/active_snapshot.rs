@@ -4,16 +4,16 @@
 use std::sync::{Arc, OnceLock};
 
 use super::billing::Billing;
-use crate::config::Limits;
-use crate::metrics::Metrics;
-use crate::proxy::credentials::CredentialHandle;
-use crate::proxy::credentials::registry::CredentialRegistry;
-use crate::proxy::driver::provider_addresses::ProviderAddresses;
-use crate::proxy::upstream_route::{UpstreamRoute, first_tokenizer};
-use crate::route::Model;
-use crate::snapshot::Snapshot;
-use crate::tokens::TokenizerFamily;
-use crate::wire::Api;
+use crate::credentials::CredentialHandle;
+use crate::credentials::registry::CredentialRegistry;
+use crate::gateway::provider_addresses::ProviderAddresses;
+use crate::upstream_route::{UpstreamRoute, first_tokenizer};
+use codec::tokens::TokenizerFamily;
+use codec::wire::Api;
+use config::Limits;
+use observe::metrics::Metrics;
+use routing::route::Model;
+use routing::snapshot::Snapshot;
 
 /// Labels of the endpoints with metric series of their own.
 const ENDPOINTS: [&str; 12] = [
@@ -33,9 +33,9 @@ const ENDPOINTS: [&str; 12] = [
 
 /// Active configuration snapshot with the tables that are derived from it.
 #[derive(Debug)]
-pub(in crate::proxy) struct ActiveSnapshot {
-    pub(in crate::proxy) snapshot: Snapshot,
-    pub(in crate::proxy) billing: Arc<Billing>,
+pub(crate) struct ActiveSnapshot {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) billing: Arc<Billing>,
     provider_addresses: Vec<ProviderAddresses>,
     /// Upstream routes by model, target and endpoint, in this order. Each is made at its first use.
     upstream_routes: Vec<Box<[OnceLock<Arc<UpstreamRoute>>]>>,
@@ -44,7 +44,7 @@ pub(in crate::proxy) struct ActiveSnapshot {
 }
 
 impl ActiveSnapshot {
-    pub(in crate::proxy) fn new(
+    pub(crate) fn new(
         snapshot: Snapshot,
         billing: Arc<Billing>,
         metrics: &Metrics,
@@ -79,13 +79,13 @@ impl ActiveSnapshot {
     }
 
     /// Returns the tokenizer family of a model: that of its first target that is known.
-    pub(in crate::proxy) fn tokenizer(&self, model: &Model) -> TokenizerFamily {
+    pub(crate) fn tokenizer(&self, model: &Model) -> TokenizerFamily {
         let look = || first_tokenizer(model.targets.iter(), model);
         self.tokenizers.get(model.index).map_or_else(look, |known| *known.get_or_init(look))
     }
 
     /// Takes over the resolved addresses of providers that the previous snapshot had too.
-    pub(in crate::proxy) fn inherit(&self, before: &ActiveSnapshot) {
+    pub(crate) fn inherit(&self, before: &ActiveSnapshot) {
         for link in &self.provider_addresses {
             if let Some(known) = before.addresses_by_name(&link.provider().name) {
                 link.inherit(known);
@@ -94,22 +94,22 @@ impl ActiveSnapshot {
     }
 
     /// Returns the short-lived credentials of all providers.
-    pub(in crate::proxy) fn credentials(&self) -> impl Iterator<Item = &Arc<CredentialHandle>> {
+    pub(crate) fn credentials(&self) -> impl Iterator<Item = &Arc<CredentialHandle>> {
         self.provider_addresses.iter().filter_map(ProviderAddresses::credential)
     }
 
     /// Returns the provider of an upstream route with its addresses.
-    pub(in crate::proxy) fn addresses_of(&self, lane: &UpstreamRoute) -> Option<&ProviderAddresses> {
+    pub(crate) fn addresses_of(&self, lane: &UpstreamRoute) -> Option<&ProviderAddresses> {
         self.provider_addresses.get(lane.addresses_index)
     }
 
     /// Returns the provider of this name with its addresses; `None` if there is none.
-    pub(in crate::proxy) fn addresses_by_name(&self, provider: &str) -> Option<&ProviderAddresses> {
+    pub(crate) fn addresses_by_name(&self, provider: &str) -> Option<&ProviderAddresses> {
         self.provider_addresses.iter().find(|link| *link.provider().name == *provider)
     }
 
     /// Returns the upstream route that requests of this kind share. `None` if the model has no such target.
-    pub(in crate::proxy) fn upstream_route(
+    pub(crate) fn upstream_route(
         &self,
         metrics: &Metrics,
         endpoint: &'static str,

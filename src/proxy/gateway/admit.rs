@@ -11,21 +11,21 @@ use smallvec::SmallVec;
 use super::billing::{BudgetStatus, RateLimitStatus, RequestCharges};
 use super::context::Context;
 use super::phase::Identity;
-use crate::account::{Account, Amount, ExpectedUsage, Key};
-use crate::canonical::TierRequest;
-use crate::error::{ApiError, ErrorKind, RetryAfter};
-use crate::ledger::{AccountId, ReserveError, ReserveOutcome};
-use crate::limits::Denied;
-use crate::limits::LimitOwner;
-use crate::limits::Remaining;
-use crate::limits::{Calendar, Exceeded, LimitState, Scope, UsageLimits};
-use crate::limits::{LimitRequest, Which};
-use crate::proxy::Gateway;
-use crate::route::Model;
-use crate::telemetry::facts::EventKind;
-use crate::wire::Format;
-use crate::wire::path::Endpoint;
-use crate::wire::request::Body;
+use crate::Gateway;
+use codec::canonical::TierRequest;
+use codec::error::{ApiError, ErrorKind, RetryAfter};
+use codec::wire::Format;
+use codec::wire::path::Endpoint;
+use codec::wire::request::Body;
+use observe::telemetry::facts::EventKind;
+use routing::account::{Account, Amount, ExpectedUsage, Key};
+use routing::limits::Denied;
+use routing::limits::LimitOwner;
+use routing::limits::Remaining;
+use routing::limits::{Calendar, Exceeded, LimitState, Scope, UsageLimits};
+use routing::limits::{LimitRequest, Which};
+use routing::route::Model;
+use storage::ledger::{AccountId, ReserveError, ReserveOutcome};
 
 /// Longest wait for a reservation, or for the coordinator's decision on a shared limit.
 const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ type Limited<'l> = (Scope, &'l Arc<str>, &'l UsageLimits, &'l Arc<LimitState>);
 impl Identity {
     /// Whether the request needs limit grants or a reservation: it will be charged, and its key has limits or an
     /// account.
-    pub(in crate::proxy) fn needs_admission(&self) -> bool {
+    pub(crate) fn needs_admission(&self) -> bool {
         self.accounting.is_open() && is_limited(&self.key)
     }
 }
@@ -52,7 +52,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns the error for the client if a limit is reached, the balance is too low, or the ledger is unavailable.
-    pub(in crate::proxy) async fn admit(
+    pub(crate) async fn admit(
         &self,
         ctx: &mut Context,
         model: &Model,
@@ -82,7 +82,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns the same errors as `admit`.
-    pub(in crate::proxy) async fn admit_expected(
+    pub(crate) async fn admit_expected(
         &self,
         ctx: &mut Context,
         model: &Model,
@@ -160,7 +160,7 @@ impl Gateway {
             Ok(reservation) => charges.reservation = Some(reservation),
             Err(refused) => {
                 // The request is not made: return it to the rate limits as well.
-                charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
+                charges.grants.drain(..).for_each(routing::limits::LimitGrant::undo);
                 return Err(self.reserve_error(refused, cost, account, ctx.format));
             }
         }
@@ -195,7 +195,7 @@ impl Gateway {
             match taken {
                 Ok(ticket) => charges.grants.push(ticket),
                 Err(denied) => {
-                    charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
+                    charges.grants.drain(..).for_each(routing::limits::LimitGrant::undo);
                     return Some((*scope, denied));
                 }
             }
@@ -228,7 +228,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if the account is disabled or unknown, but not if the ledger is unavailable.
-    pub(in crate::proxy) async fn check_account(&self, key: &Key, format: Format) -> Result<(), ApiError> {
+    pub(crate) async fn check_account(&self, key: &Key, format: Format) -> Result<(), ApiError> {
         let Some(account) = &key.account else { return Ok(()) };
         let id = AccountId::shared(&account.name);
         let (Some(ledger), Some(id)) = (&self.billing.ledger, id) else { return Ok(()) };
@@ -293,7 +293,7 @@ fn take_grants(
         match gauge.admit(limits, ask) {
             Ok(ticket) => charges.grants.push(ticket),
             Err(denied) => {
-                charges.grants.drain(..).for_each(crate::limits::LimitGrant::undo);
+                charges.grants.drain(..).for_each(routing::limits::LimitGrant::undo);
                 return Some((*scope, denied));
             }
         }
@@ -334,7 +334,7 @@ fn budget(limit: Option<i64>, spent: i64, minutes: u64, resets_at: i64) -> Optio
     Some(BudgetStatus { used: u32::try_from(used).unwrap_or(1_000), minutes, resets_at })
 }
 
-pub(in crate::proxy) fn unavailable() -> ApiError {
+pub(crate) fn unavailable() -> ApiError {
     ApiError::new(ErrorKind::LedgerUnavailable, "Balances cannot be checked at the moment; please try again.")
         .retry_after(Some(RetryAfter::Wait(Duration::from_secs(1))))
 }

@@ -8,96 +8,96 @@ use smallvec::SmallVec;
 
 use super::cache_plan::CacheAction;
 use super::refit::Refit;
-use crate::canonical::RequestFeatures;
-use crate::canonical::prompt_sections::PromptSections;
-use crate::cloud::sigv4::PayloadHash;
-use crate::job::Job;
-use crate::json::{EscapedString, Scanner};
-use crate::proxy::credentials::authorize::{AuthorizedWith, Remedy};
-use crate::proxy::upstream_route::UpstreamRoute;
-use crate::route::target_handle::TargetPermit;
-use crate::route::{Model, Target};
-use crate::translate::{Restore, verbatim::Changes};
-use crate::wire::codec::ReplyOptions;
-use crate::wire::path::Action;
-use crate::wire::spelling::Betas;
-use crate::wire::{Api, Format};
+use crate::credentials::authorize::{AuthorizedWith, Remedy};
+use crate::upstream_route::UpstreamRoute;
+use cloud::sigv4::PayloadHash;
+use codec::canonical::RequestFeatures;
+use codec::canonical::prompt_sections::PromptSections;
+use codec::job::Job;
+use codec::translate::{Restore, verbatim::Changes};
+use codec::wire::codec::ReplyOptions;
+use codec::wire::path::Action;
+use codec::wire::spelling::Betas;
+use codec::wire::{Api, Format};
+use json::{EscapedString, Scanner};
+use routing::route::target_handle::TargetPermit;
+use routing::route::{Model, Target};
 
 /// Upstream attempt: the target, edits and limits that were chosen for one try of a request.
-pub(in crate::proxy) struct Attempt {
-    pub(in crate::proxy) model: Arc<Model>,
+pub(crate) struct Attempt {
+    pub(crate) model: Arc<Model>,
     /// Alias that names the model in the request. `None` if it has none.
-    pub(in crate::proxy) alias: Option<Arc<EscapedString>>,
-    pub(in crate::proxy) target: usize,
-    pub(in crate::proxy) api: Api,
-    pub(in crate::proxy) action: Option<Action>,
+    pub(crate) alias: Option<Arc<EscapedString>>,
+    pub(crate) target: usize,
+    pub(crate) api: Api,
+    pub(crate) action: Option<Action>,
     /// Whether the client requested a stream.
-    pub(in crate::proxy) stream: bool,
+    pub(crate) stream: bool,
     /// Upstream request body, in pieces. It stays until the provider has answered, so that it can be resent.
-    pub(in crate::proxy) body: SmallVec<[Bytes; 2]>,
-    pub(in crate::proxy) body_len: usize,
+    pub(crate) body: SmallVec<[Bytes; 2]>,
+    pub(crate) body_len: usize,
     /// Number of pieces that the driver has taken.
-    pub(in crate::proxy) pieces_sent: usize,
-    pub(in crate::proxy) changes: Changes,
+    pub(crate) pieces_sent: usize,
+    pub(crate) changes: Changes,
     /// Translation state; `None` if the provider speaks the client's format.
-    pub(in crate::proxy) translation: Option<Box<Translation>>,
+    pub(crate) translation: Option<Box<Translation>>,
     /// What automatic prompt caching added to the body.
-    pub(in crate::proxy) caching: CacheAction,
+    pub(crate) caching: CacheAction,
     /// Fingerprints of the prompt. `None` unless the requests of its key are watched for misses of the prompt cache.
-    pub(in crate::proxy) sections: Option<Box<PromptSections>>,
+    pub(crate) sections: Option<Box<PromptSections>>,
     /// Value of the `x-gateway-warning` header: elements that were not carried out as requested.
-    pub(in crate::proxy) warning: Option<HeaderValue>,
+    pub(crate) warning: Option<HeaderValue>,
     /// Whether the body has what is added to it when it is first sent.
-    pub(in crate::proxy) is_completed: bool,
+    pub(crate) is_completed: bool,
     /// Beta features whose opt-in header the provider requires.
-    pub(in crate::proxy) betas: Betas,
+    pub(crate) betas: Betas,
     /// Beta features that the body of a request to InvokeModel names, until the service has refused them.
-    pub(in crate::proxy) sent_betas: Box<[Box<str>]>,
+    pub(crate) sent_betas: Box<[Box<str>]>,
     /// Whether the service has refused the beta features, so that the request is sent again without them.
-    pub(in crate::proxy) betas_refused: bool,
+    pub(crate) betas_refused: bool,
     /// The client's request, which is adapted if the provider refuses it as it is. `None` if there is nothing to adapt.
-    pub(in crate::proxy) refit: Option<Box<Refit>>,
+    pub(crate) refit: Option<Box<Refit>>,
     /// Whether the provider has refused the request as it is.
-    pub(in crate::proxy) is_unfit: bool,
+    pub(crate) is_unfit: bool,
     /// Features that the provider refused in the request before this one, which is without them.
-    pub(in crate::proxy) without: RequestFeatures,
-    pub(in crate::proxy) upstream_route: Arc<UpstreamRoute>,
+    pub(crate) without: RequestFeatures,
+    pub(crate) upstream_route: Arc<UpstreamRoute>,
     /// Concurrency permit at the target, until the outcome of the attempt is known.
-    pub(in crate::proxy) permit: Option<TargetPermit>,
+    pub(crate) permit: Option<TargetPermit>,
     /// Hash of the body for signatures, so that a resend need not compute it again. `None` before the first signature.
-    pub(in crate::proxy) payload_hash: Option<PayloadHash>,
+    pub(crate) payload_hash: Option<PayloadHash>,
     /// How the request was authorized; `None` before it is sent, and for a fixed credential.
-    pub(in crate::proxy) authorized: Option<AuthorizedWith>,
+    pub(crate) authorized: Option<AuthorizedWith>,
     /// Remedy for an authorization that the provider has refused. `None` if there is none, or if it was tried already.
-    pub(in crate::proxy) remedy: Option<Remedy>,
+    pub(crate) remedy: Option<Remedy>,
     /// Whether the body of the provider's refusal decides about a remedy, because its head does not name the error.
-    pub(in crate::proxy) unnamed_refusal: bool,
+    pub(crate) unnamed_refusal: bool,
     /// Whether a remedy was tried.
-    pub(in crate::proxy) reauthorized: bool,
+    pub(crate) reauthorized: bool,
     /// Job that makes the response out of several provider calls.
-    pub(in crate::proxy) job: Option<Box<dyn Job>>,
+    pub(crate) job: Option<Box<dyn Job>>,
 }
 
 impl Attempt {
-    pub(in crate::proxy) fn target(&self) -> Option<&Target> {
+    pub(crate) fn target(&self) -> Option<&Target> {
         self.model.targets.get(self.target)
     }
 
     /// Returns the name of the model in the response.
-    pub(in crate::proxy) fn reply_name(&self) -> &EscapedString {
+    pub(crate) fn reply_name(&self) -> &EscapedString {
         self.alias.as_deref().unwrap_or(&self.model.escaped_id)
     }
 
     /// Returns whether the opaque routing state of a turn passes between client and provider: both speak the responses
     /// format, and the provider has such a state.
-    pub(in crate::proxy) fn forwards_turn_state(&self) -> bool {
+    pub(crate) fn forwards_turn_state(&self) -> bool {
         self.translation.is_none()
             && self.target().is_some_and(|target| target.provider.has_turn_state(self.api))
     }
 
     /// Returns whether the request may go over a WebSocket: a stream of the responses API that the provider does not run
     /// in the background, which it supports over HTTP only.
-    pub(in crate::proxy) fn fits_websocket(&self) -> bool {
+    pub(crate) fn fits_websocket(&self) -> bool {
         const BACKGROUND: &[u8] = b"\"background\"";
         let is_stream = self.stream && self.api == Api::Responses && self.action != Some(Action::Compact);
         let is_named = || self.body.iter().any(|piece| memchr::memmem::find(piece, BACKGROUND).is_some());
@@ -114,7 +114,7 @@ impl Attempt {
 
     /// Returns the next piece of the upstream body, `None` at its end; with `all`, the rest as one piece, which may be
     /// empty.
-    pub(in crate::proxy) fn next_body(&mut self, all: bool) -> Option<Bytes> {
+    pub(crate) fn next_body(&mut self, all: bool) -> Option<Bytes> {
         let rest = self.body.get(self.pieces_sent..).unwrap_or_default();
         let (piece, sent) = match rest {
             [] => (all.then(Bytes::new), 0),
@@ -127,21 +127,21 @@ impl Attempt {
 }
 
 /// Translation state of a response.
-pub(in crate::proxy) struct Translation {
-    pub(in crate::proxy) client: Format,
-    pub(in crate::proxy) provider: Format,
-    pub(in crate::proxy) reply: Arc<ReplyOptions>,
-    pub(in crate::proxy) restore: Restore,
+pub(crate) struct Translation {
+    pub(crate) client: Format,
+    pub(crate) provider: Format,
+    pub(crate) reply: Arc<ReplyOptions>,
+    pub(crate) restore: Restore,
     /// Whether the client's stream is one JSON array instead of server-sent events.
-    pub(in crate::proxy) array: bool,
+    pub(crate) array: bool,
     /// State for storing the response; `None` if it is not stored.
-    pub(in crate::proxy) storage: Option<Box<ResponseStorage>>,
+    pub(crate) storage: Option<Box<ResponseStorage>>,
 }
 
 /// Storage data of a response in progress.
-pub(in crate::proxy) struct ResponseStorage {
+pub(crate) struct ResponseStorage {
     /// Id of the response.
-    pub(in crate::proxy) id: String,
+    pub(crate) id: String,
     /// Conversation up to the response, as JSON items.
-    pub(in crate::proxy) items: Bytes,
+    pub(crate) items: Bytes,
 }

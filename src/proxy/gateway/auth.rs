@@ -10,22 +10,22 @@ use pingora::http::RequestHeader;
 
 use super::context::Context;
 use super::signed_request::missing_signature;
-use crate::account::{
+use crate::{Client, Gateway};
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::Api;
+use codec::wire::body_facts::NamedModels;
+use codec::wire::path::{self, Endpoint};
+use codec::wire::request::Body;
+use codec::wire::tasks::TaskEndpoint;
+use driver::names;
+use routing::account::{
     ClientCertificate, ForwardedHeader, Key, KeyState, Keys, Permission, TokenFault, Tokens, is_mistyped,
     is_token,
 };
-use crate::error::{ApiError, ErrorKind};
-use crate::proxy::names;
-use crate::proxy::{Client, Gateway};
-use crate::route::RoutingTable;
-use crate::wire::Api;
-use crate::wire::body_facts::NamedModels;
-use crate::wire::path::{self, Endpoint};
-use crate::wire::request::Body;
-use crate::wire::tasks::TaskEndpoint;
+use routing::route::RoutingTable;
 
 /// Metric label of the endpoints that only count tokens, which are free (docs/specification.md, 4.3).
-pub(in crate::proxy) const COUNTING: &str = "count_tokens";
+pub(crate) const COUNTING: &str = "count_tokens";
 
 /// Headers that may carry an API key. An empty value carries none: SDKs send an empty header for a setting that is not
 /// set.
@@ -38,7 +38,7 @@ static AUTHORIZATION: HeaderName = http::header::AUTHORIZATION;
 ///
 /// # Errors
 /// Returns the error for the client if the key is missing, unknown, disabled or expired, or if two keys differ.
-pub(in crate::proxy) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<Arc<Key>, ApiError> {
+pub(crate) fn authenticate(head: &RequestHeader, ctx: &mut Context) -> Result<Arc<Key>, ApiError> {
     let Some(text) = extract_key(head)? else {
         let message = "You didn't provide an API key. Send it as `Authorization: Bearer <API_KEY>`.";
         return Err(missing_signature(head).unwrap_or_else(|| ApiError::new(ErrorKind::MissingKey, message)));
@@ -61,7 +61,7 @@ pub(in crate::proxy) fn authenticate(head: &RequestHeader, ctx: &mut Context) ->
 ///
 /// # Errors
 /// Returns [`ErrorKind::InvalidKey`] if two places carry different keys.
-pub(in crate::proxy) fn extract_key(head: &RequestHeader) -> Result<Option<Cow<'_, str>>, ApiError> {
+pub(crate) fn extract_key(head: &RequestHeader) -> Result<Option<Cow<'_, str>>, ApiError> {
     let values = |name: &'static HeaderName| {
         head.headers.get_all(name).iter().map(|value| (name.as_str(), value.as_bytes().trim_ascii()))
     };
@@ -88,7 +88,7 @@ pub(in crate::proxy) fn extract_key(head: &RequestHeader) -> Result<Option<Cow<'
 }
 
 /// Error for a request with two different keys: the account that pays must not depend on the order of headers.
-pub(in crate::proxy) fn conflicting_keys(one: &str, other: &str) -> ApiError {
+pub(crate) fn conflicting_keys(one: &str, other: &str) -> ApiError {
     let places = if one == other { format!("in '{one}'") } else { format!("in '{one}' and in '{other}'") };
     ApiError::new(ErrorKind::InvalidKey, format!("Two different API keys were sent, {places}; send one."))
 }
@@ -97,11 +97,7 @@ pub(in crate::proxy) fn conflicting_keys(one: &str, other: &str) -> ApiError {
 ///
 /// # Errors
 /// Returns the error for the client if the key is unknown, disabled or expired.
-pub(in crate::proxy) fn set_key(
-    ctx: &mut Context,
-    found: Option<&Arc<Key>>,
-    text: &str,
-) -> Result<Arc<Key>, ApiError> {
+pub(crate) fn set_key(ctx: &mut Context, found: Option<&Arc<Key>>, text: &str) -> Result<Arc<Key>, ApiError> {
     let Some(key) = found else {
         let message = if is_mistyped(text) {
             "Incorrect API key provided: it is incomplete or mistyped (its checksum does not match)."
@@ -124,7 +120,7 @@ pub(in crate::proxy) fn set_key(
 /// # Errors
 /// Returns [`ErrorKind::NetworkNotPermitted`], [`ErrorKind::CertificateNotPermitted`] or
 /// [`ErrorKind::EndpointNotPermitted`].
-pub(in crate::proxy) fn authorize(
+pub(crate) fn authorize(
     key: &Key,
     client: &Client,
     ctx: &Context,
@@ -156,7 +152,7 @@ pub(in crate::proxy) fn authorize(
 impl Gateway {
     /// Returns the address of a client: that of its connection, or the one that a trusted proxy names. `None` if it is
     /// unknown.
-    pub(in crate::proxy) fn client_address(&self, client: &Client) -> Option<IpAddr> {
+    pub(crate) fn client_address(&self, client: &Client) -> Option<IpAddr> {
         let peer = client.client_addr().and_then(|address| address.as_inet()).map(|address| address.ip());
         let proxies = &self.trusted_proxies;
         if proxies.networks.is_empty() {
@@ -181,7 +177,7 @@ fn certificate_of(client: &Client) -> Option<&ClientCertificate> {
 ///
 /// # Errors
 /// Returns [`ErrorKind::ModelNotPermitted`] for the first name that is not permitted or cannot be read.
-pub(in crate::proxy) fn authorize_named_models(
+pub(crate) fn authorize_named_models(
     routes: &RoutingTable,
     key: &Key,
     body: &mut Body,
@@ -214,7 +210,7 @@ pub(in crate::proxy) fn authorize_named_models(
 ///
 /// # Errors
 /// Returns [`ErrorKind::ExpiredKey`] or [`ErrorKind::InvalidKey`] if the token is not valid.
-pub(in crate::proxy) fn key_of<'k>(
+pub(crate) fn key_of<'k>(
     tokens: &Tokens,
     keys: &'k Keys,
     token: &str,

@@ -10,12 +10,12 @@ use super::context::Context;
 use super::invoke::{judge_betas, may_refuse_betas};
 use super::phase::internal_error;
 use super::refit::may_be_unfit;
-use crate::cloud::sigv4::PayloadHash;
-use crate::proxy::Gateway;
-use crate::proxy::credentials::CredentialHandle;
-use crate::proxy::credentials::authorize::{Judgement, Remedy, missing_credential};
-use crate::proxy::driver::fault::{Fault, FaultBody};
-use crate::proxy::driver::offload::run_blocking_if_large;
+use crate::Gateway;
+use crate::credentials::CredentialHandle;
+use crate::credentials::authorize::{Judgement, Remedy, missing_credential};
+use cloud::sigv4::PayloadHash;
+use driver::fault::{Fault, FaultBody};
+use driver::offload::run_blocking_if_large;
 
 /// Waits until there is a credential for the request.
 ///

@@ -8,23 +8,23 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::spend_queries::SpendQueries;
-use crate::account::CacheEffect;
-use crate::canonical::{ServiceTier, Usage};
-use crate::ledger::{Ledger, Reservation, Settled, UsageRecord};
-use crate::limits::{Calendar, LimitGrant, LimitRegistry};
-use crate::limits::{Nanos, Remaining};
-use crate::translate::CountedRequest;
+use codec::canonical::{ServiceTier, Usage};
+use codec::translate::CountedRequest;
+use routing::account::CacheEffect;
+use routing::limits::{Calendar, LimitGrant, LimitRegistry};
+use routing::limits::{Nanos, Remaining};
+use storage::ledger::{Ledger, Reservation, Settled, UsageRecord};
 
 /// Accounting handles of the process: ledger, limit registry and clock.
-pub(in crate::proxy) struct Billing {
-    pub(in crate::proxy) ledger: Option<Arc<dyn Ledger>>,
-    pub(in crate::proxy) limit_states: LimitRegistry,
-    pub(in crate::proxy) spend_queries: SpendQueries,
+pub(crate) struct Billing {
+    pub(crate) ledger: Option<Arc<dyn Ledger>>,
+    pub(crate) limit_states: LimitRegistry,
+    pub(crate) spend_queries: SpendQueries,
     epoch: Instant,
 }
 
 impl Billing {
-    pub(in crate::proxy) fn new(ledger: Option<Arc<dyn Ledger>>) -> Self {
+    pub(crate) fn new(ledger: Option<Arc<dyn Ledger>>) -> Self {
         let shared = ledger.as_ref().is_some_and(|ledger| ledger.limiter().is_some());
         let gauges = if shared { LimitRegistry::shared() } else { LimitRegistry::default() };
         Billing {
@@ -36,12 +36,12 @@ impl Billing {
     }
 
     /// Converts a point in time to the clock of the limits: nanoseconds since the start of the process.
-    pub(in crate::proxy) fn nanos(&self, at: Instant) -> Nanos {
+    pub(crate) fn nanos(&self, at: Instant) -> Nanos {
         i64::try_from(at.saturating_duration_since(self.epoch).as_nanos()).unwrap_or(i64::MAX)
     }
 
     /// Removes the limit states that are no longer used.
-    pub(in crate::proxy) fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let calendar = Calendar::at(i64::try_from(unix.as_secs()).unwrap_or(i64::MAX));
         self.limit_states.sweep(self.nanos(Instant::now()), &calendar);
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Billing {
 
 /// Accounting of a request: whether it is charged, and what is known of its charge.
 #[derive(Debug, Default)]
-pub(in crate::proxy) enum Accounting {
+pub(crate) enum Accounting {
     /// The request is free, or a task has taken its charge over: no usage record is written.
     #[default]
     None,
@@ -68,71 +68,71 @@ pub(in crate::proxy) enum Accounting {
 
 /// Charges of one request: its limit grants and its reservation, until they are settled.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct RequestCharges {
+pub(crate) struct RequestCharges {
     /// Reservation on the account's balance. `None` for a key without an account.
-    pub(in crate::proxy) reservation: Option<Reservation>,
+    pub(crate) reservation: Option<Reservation>,
     /// Grants of the key's and the account's limits.
-    pub(in crate::proxy) grants: Vec<LimitGrant>,
+    pub(crate) grants: Vec<LimitGrant>,
     /// Request text to count the input tokens of, for a client that leaves before the response.
-    pub(in crate::proxy) counted_request: CountedRequest,
+    pub(crate) counted_request: CountedRequest,
     /// The client's output limit for one answer, in tokens, and the number of answers it requests. `None` if the body
     /// was not examined.
-    pub(in crate::proxy) output_limit: Option<(Option<u64>, u64)>,
+    pub(crate) output_limit: Option<(Option<u64>, u64)>,
     /// Output tokens of all answers together that the client has requested at most. `None` if it set no limit.
-    pub(in crate::proxy) asked_output: Option<u64>,
+    pub(crate) asked_output: Option<u64>,
 }
 
 /// Remaining requests and tokens, and used budgets: the tighter of the key's and the account's limits.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::proxy) struct RateLimitStatus {
-    pub(in crate::proxy) requests: Option<Remaining>,
-    pub(in crate::proxy) tokens: Option<Remaining>,
+pub(crate) struct RateLimitStatus {
+    pub(crate) requests: Option<Remaining>,
+    pub(crate) tokens: Option<Remaining>,
     /// Budget of the day.
-    pub(in crate::proxy) day: Option<BudgetStatus>,
+    pub(crate) day: Option<BudgetStatus>,
     /// Budget of the month.
-    pub(in crate::proxy) month: Option<BudgetStatus>,
+    pub(crate) month: Option<BudgetStatus>,
 }
 
 /// Budget of a calendar window, and how much of it is used. Ordered by the used part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::proxy) struct BudgetStatus {
+pub(crate) struct BudgetStatus {
     /// Used part, in thousandths; at most 1,000.
-    pub(in crate::proxy) used: u32,
+    pub(crate) used: u32,
     /// Length of the window, in minutes.
-    pub(in crate::proxy) minutes: u64,
+    pub(crate) minutes: u64,
     /// End of the window, in Unix seconds.
-    pub(in crate::proxy) resets_at: i64,
+    pub(crate) resets_at: i64,
 }
 
 /// Charged usage and cost of a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::proxy) struct ChargedUsage {
-    pub(in crate::proxy) usage: Usage,
+pub(crate) struct ChargedUsage {
+    pub(crate) usage: Usage,
     /// Cost in nano-units.
-    pub(in crate::proxy) cost: i64,
+    pub(crate) cost: i64,
     /// Effect of the provider's prompt cache on the cost.
-    pub(in crate::proxy) cache: CacheEffect,
+    pub(crate) cache: CacheEffect,
     /// Whether the gateway counted some of the usage itself.
-    pub(in crate::proxy) counted: bool,
+    pub(crate) counted: bool,
     /// Whether the provider reported more than the request could have used, so that the gateway's own count was charged.
-    pub(in crate::proxy) bounded: bool,
+    pub(crate) bounded: bool,
     /// Service tier that is charged.
-    pub(in crate::proxy) tier: ServiceTier,
+    pub(crate) tier: ServiceTier,
     /// Whether the price of that tier is not known, so that the price of the dearest known one is charged.
-    pub(in crate::proxy) has_unpriced_tier: bool,
+    pub(crate) has_unpriced_tier: bool,
 }
 
 impl Accounting {
     /// Requires a usage record for the request from now on, whatever its outcome. Without effect on a request that is
     /// to be charged already, or was.
-    pub(in crate::proxy) fn open(&mut self) {
+    pub(crate) fn open(&mut self) {
         if let Accounting::None = self {
             *self = Accounting::Open(RequestCharges::default());
         }
     }
 
     /// Returns the charges; `None` for a request that is free or settled.
-    pub(in crate::proxy) fn charges_mut(&mut self) -> Option<&mut RequestCharges> {
+    pub(crate) fn charges_mut(&mut self) -> Option<&mut RequestCharges> {
         match self {
             Accounting::Open(charges) => Some(charges),
             Accounting::None | Accounting::Settled(_) => None,
@@ -140,7 +140,7 @@ impl Accounting {
     }
 
     /// Returns the charges; `None` for a request that is free or settled.
-    pub(in crate::proxy) fn charges(&self) -> Option<&RequestCharges> {
+    pub(crate) fn charges(&self) -> Option<&RequestCharges> {
         match self {
             Accounting::Open(charges) => Some(charges),
             Accounting::None | Accounting::Settled(_) => None,
@@ -160,12 +160,12 @@ impl Accounting {
     }
 
     /// Whether the request will be charged and recorded.
-    pub(in crate::proxy) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         matches!(self, Accounting::Open(_))
     }
 
     /// Returns the charge; `None` before the request is settled.
-    pub(in crate::proxy) fn charged(&self) -> Option<&ChargedUsage> {
+    pub(crate) fn charged(&self) -> Option<&ChargedUsage> {
         match self {
             Accounting::Settled(charged) => Some(charged),
             Accounting::None | Accounting::Open(_) => None,

@@ -2,15 +2,15 @@
 
 use http::HeaderValue;
 
-use crate::canonical::BreakpointRule;
-use crate::canonical::prompt_sections::PromptSections;
-use crate::json::Edit;
-use crate::translate::PromptCaching;
-use crate::wire::request::Body;
+use codec::canonical::BreakpointRule;
+use codec::canonical::prompt_sections::PromptSections;
+use codec::translate::PromptCaching;
+use codec::wire::request::Body;
+use json::Edit;
 
 /// Prompt caching that is planned for one attempt. Nothing by default.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct CachePlan {
+pub(crate) struct CachePlan {
     pub(super) is_on: bool,
     pub(super) is_paused: bool,
     pub(super) breakpoints: Option<BreakpointRule>,
@@ -21,17 +21,17 @@ pub(in crate::proxy) struct CachePlan {
 
 impl CachePlan {
     /// Returns the plan for a request that is translated.
-    pub(in crate::proxy) fn for_translation(&self) -> PromptCaching<'_> {
+    pub(crate) fn for_translation(&self) -> PromptCaching<'_> {
         PromptCaching { breakpoints: self.breakpoints, key: self.key.as_deref() }
     }
 
     /// Returns what was added to a translated request with this number of breakpoints.
-    pub(in crate::proxy) fn translated(&self, breakpoints: u8) -> CacheAction {
+    pub(crate) fn translated(&self, breakpoints: u8) -> CacheAction {
         self.action(breakpoints, self.key.is_some())
     }
 
     /// Adds the edits of a body that is forwarded, and returns what they add.
-    pub(in crate::proxy) fn edit(&self, body: &Body, edits: &mut Vec<Edit>) -> CacheAction {
+    pub(crate) fn edit(&self, body: &Body, edits: &mut Vec<Edit>) -> CacheAction {
         let key = self.key.as_deref().and_then(|key| body.set_cache_key(key));
         let has_key = key.is_some();
         edits.extend(key);
@@ -53,7 +53,7 @@ impl CachePlan {
 
 /// What automatic prompt caching added to a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::proxy) enum CacheAction {
+pub(crate) enum CacheAction {
     /// Automatic prompt caching is off for the request.
     #[default]
     Off,
@@ -79,7 +79,7 @@ impl CacheAction {
     }
 
     /// Returns the value of the `x-gateway-cache` header. `None` if automatic prompt caching is off.
-    pub(in crate::proxy) fn header(self) -> Option<HeaderValue> {
+    pub(crate) fn header(self) -> Option<HeaderValue> {
         Some(HeaderValue::from_static(match self {
             CacheAction::Off => return None,
             CacheAction::Breakpoints(1) => "breakpoints=1",

@@ -1,10 +1,10 @@
 //! Ownership claims of a request (`response_owner`).
 
-use crate::store::Pending;
+use storage::store::Pending;
 
 /// Ownership claims of a request, stored when its response is complete.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct Claims {
+pub(crate) struct Claims {
     /// The provider may store the response.
     pub(super) answer: bool,
     /// Ids of the responses and conversations that the request continues and that have no known owner, or whose entry

@@ -11,23 +11,23 @@ use super::context::Context;
 use super::response_owner::owner;
 use super::retry_state::RouteRequest;
 use super::selection::BodyRef;
-use crate::error::{ApiError, ErrorKind};
-use crate::proxy::Gateway;
-use crate::proxy::driver::offload::run_blocking_if_large;
-use crate::translate::CompactionOptions;
-use crate::wire::Api;
-use crate::wire::codec::Sealer;
-use crate::wire::path::Action;
-use crate::wire::request::{Body, BodyReader};
-use crate::wire::responses::compaction::{CompactionItems, unreadable};
+use crate::Gateway;
+use codec::error::{ApiError, ErrorKind};
+use codec::translate::CompactionOptions;
+use codec::wire::Api;
+use codec::wire::codec::Sealer;
+use codec::wire::path::Action;
+use codec::wire::request::{Body, BodyReader};
+use codec::wire::responses::compaction::{CompactionItems, unreadable};
+use driver::offload::run_blocking_if_large;
 
 /// What a request with compaction items becomes for one target.
 #[derive(Default)]
-pub(in crate::proxy) struct CompactionPlan {
+pub(crate) struct CompactionPlan {
     /// Body with opened items; `None` if the client's body stays as it is.
-    pub(in crate::proxy) body: Option<Box<Body>>,
+    pub(crate) body: Option<Box<Body>>,
     /// Compaction by the gateway; `None` if the request asks for none, or the provider does it.
-    pub(in crate::proxy) options: Option<CompactionOptions>,
+    pub(crate) options: Option<CompactionOptions>,
 }
 
 impl Gateway {
@@ -37,7 +37,7 @@ impl Gateway {
     /// # Errors
     /// Returns the error for the client if an item is invalid, or if neither the target nor the gateway, for this
     /// owner, can read it.
-    pub(in crate::proxy) async fn plan_compaction(
+    pub(crate) async fn plan_compaction(
         &self,
         ctx: &Context,
         wanted: &RouteRequest<'_>,

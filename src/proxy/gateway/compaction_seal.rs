@@ -13,9 +13,9 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Salt};
 use sha2::{Digest as _, Sha256};
 
-use crate::error::ApiError;
-use crate::kv::{OwnerStore, StoreKey};
-use crate::proxy::gateway::stored::unavailable;
+use crate::gateway::stored::unavailable;
+use codec::error::ApiError;
+use storage::kv::{OwnerStore, StoreKey};
 
 /// Prefix of sealed content: the name and the version of its layout. Base64 (URL-safe, without padding) of nonce,
 /// ciphertext and tag follows.
@@ -31,7 +31,7 @@ const FRESH: Duration = Duration::from_secs(3_600);
 
 /// Secret that the keys of all owners are derived from. Read from the store when it is first needed.
 #[derive(Default)]
-pub(in crate::proxy) struct CompactionSecret {
+pub(crate) struct CompactionSecret {
     known: Mutex<Option<([u8; SECRET], Instant)>>,
 }
 
@@ -40,7 +40,7 @@ impl CompactionSecret {
     ///
     /// # Errors
     /// Returns an error if the store is unavailable.
-    pub(in crate::proxy) async fn get(&self, owners: &dyn OwnerStore) -> Result<[u8; SECRET], ApiError> {
+    pub(crate) async fn get(&self, owners: &dyn OwnerStore) -> Result<[u8; SECRET], ApiError> {
         let known = *self.known.lock();
         if let Some((secret, _)) = known.filter(|(_, read)| read.elapsed() < FRESH) {
             return Ok(secret);
@@ -69,7 +69,7 @@ fn store_key() -> StoreKey {
 }
 
 /// Returns whether content has the form of the gateway's own.
-pub(in crate::proxy) fn is_own(sealed: &str) -> bool {
+pub(crate) fn is_own(sealed: &str) -> bool {
     sealed.starts_with(PREFIX)
 }
 
@@ -82,7 +82,7 @@ fn key(secret: &[u8; SECRET], owner: &str) -> Option<LessSafeKey> {
 }
 
 /// Seals a text for its owner. `None` if the encryption fails, which it does only for texts of gigabytes.
-pub(in crate::proxy) fn seal(secret: &[u8; SECRET], owner: &str, text: &str) -> Option<String> {
+pub(crate) fn seal(secret: &[u8; SECRET], owner: &str, text: &str) -> Option<String> {
     // Random nonces are safe for billions of texts under one key, and each owner has a key.
     let nonce: [u8; NONCE_LEN] = random();
     let mut bytes = Vec::with_capacity(NONCE_LEN + text.len() + AES_256_GCM.tag_len());
@@ -95,7 +95,7 @@ pub(in crate::proxy) fn seal(secret: &[u8; SECRET], owner: &str, text: &str) -> 
 }
 
 /// Opens what [`seal`] returned. `None` if the content was changed, or sealed for another owner or with another secret.
-pub(in crate::proxy) fn open(secret: &[u8; SECRET], owner: &str, sealed: &str) -> Option<String> {
+pub(crate) fn open(secret: &[u8; SECRET], owner: &str, sealed: &str) -> Option<String> {
     let mut bytes = URL_SAFE_NO_PAD.decode_to_vec(sealed.strip_prefix(PREFIX)?).ok()?;
     let (nonce, content) = bytes.split_first_chunk_mut::<NONCE_LEN>()?;
     let nonce = Nonce::assume_unique_for_key(*nonce);

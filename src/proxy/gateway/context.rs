@@ -15,93 +15,93 @@ use super::phase::{Phase, UpstreamResponse};
 use super::request_id::RequestId;
 use super::response_in_progress::ResponseInProgress;
 use super::trace::RequestTrace;
-use crate::account::Key;
-use crate::canonical::Usage;
-use crate::error::ErrorKind;
-use crate::provider::guardrail::Guardrail;
-use crate::proxy::driver::hooks::Upgrade;
-use crate::proxy::driver::shutdown::InFlightRequest;
-use crate::proxy::websocket::origin::RequestOrigin;
-use crate::route::Target;
-use crate::route::cache_misses::CacheMiss;
-use crate::translate::CountedRequest;
-use crate::wire::Format;
-use crate::wire::codec::RequestClock;
-use crate::wire::path::Endpoint;
+use crate::websocket::origin::RequestOrigin;
+use codec::canonical::Usage;
+use codec::error::ErrorKind;
+use codec::provider::guardrail::Guardrail;
+use codec::translate::CountedRequest;
+use codec::wire::Format;
+use codec::wire::codec::RequestClock;
+use codec::wire::path::Endpoint;
+use driver::hooks::Upgrade;
+use driver::shutdown::InFlightRequest;
+use routing::account::Key;
+use routing::route::Target;
+use routing::route::cache_misses::CacheMiss;
 
 /// Request context: what is known in every phase, and the phase with the rest. Large parts are boxed or dropped early,
 /// because a stream keeps its context for minutes.
 pub struct Context {
-    pub(in crate::proxy) active: Arc<ActiveSnapshot>,
-    pub(in crate::proxy) id: RequestId,
+    pub(crate) active: Arc<ActiveSnapshot>,
+    pub(crate) id: RequestId,
     /// Seed of generated ids; empty until one is generated.
     seed: OnceLock<RequestId>,
-    pub(in crate::proxy) format: Format,
-    pub(in crate::proxy) phase: Phase,
-    pub(in crate::proxy) record: RequestRecord,
+    pub(crate) format: Format,
+    pub(crate) phase: Phase,
+    pub(crate) record: RequestRecord,
     /// Where the request comes from.
-    pub(in crate::proxy) origin: RequestOrigin,
+    pub(crate) origin: RequestOrigin,
     /// Trace; `None` unless traces are exported.
-    pub(in crate::proxy) trace: Option<Box<RequestTrace>>,
+    pub(crate) trace: Option<Box<RequestTrace>>,
     /// Address of the client, as far as the proxies before the gateway are trusted. `None` if it is unknown.
-    pub(in crate::proxy) address: Option<IpAddr>,
+    pub(crate) address: Option<IpAddr>,
     /// Whether the web page that sent the request may read the response. `None` without rules for pages.
-    pub(in crate::proxy) cors: Option<CorsDecision>,
+    pub(crate) cors: Option<CorsDecision>,
     /// Guardrail that the client requests. `None` for nearly all requests.
-    pub(in crate::proxy) guardrail: Option<Box<Guardrail>>,
+    pub(crate) guardrail: Option<Box<Guardrail>>,
     /// Upgrade of the connection that the request was accepted for.
-    pub(in crate::proxy) upgrade: Option<Upgrade>,
+    pub(crate) upgrade: Option<Upgrade>,
     _in_flight: InFlightRequest,
 }
 
 /// Request record for the access log and the metrics.
-pub(in crate::proxy) struct RequestRecord {
-    pub(in crate::proxy) started: Instant,
-    pub(in crate::proxy) unix_millis: u64,
+pub(crate) struct RequestRecord {
+    pub(crate) started: Instant,
+    pub(crate) unix_millis: u64,
     /// Status sent to the client; 0 before a head was sent.
-    pub(in crate::proxy) status: u16,
+    pub(crate) status: u16,
     /// The head was sent early, and nothing but filler has followed: no byte of a response.
-    pub(in crate::proxy) early_head_only: bool,
-    pub(in crate::proxy) error: Option<ErrorKind>,
+    pub(crate) early_head_only: bool,
+    pub(crate) error: Option<ErrorKind>,
     /// Error detail for the access log, not shown to the client.
-    pub(in crate::proxy) detail: Option<Box<str>>,
-    pub(in crate::proxy) model: Option<Box<str>>,
-    pub(in crate::proxy) request_bytes: u64,
-    pub(in crate::proxy) response_bytes: u64,
-    pub(in crate::proxy) attempts: u32,
-    pub(in crate::proxy) upstream_status: Option<u16>,
-    pub(in crate::proxy) upstream_id: Option<Box<str>>,
+    pub(crate) detail: Option<Box<str>>,
+    pub(crate) model: Option<Box<str>>,
+    pub(crate) request_bytes: u64,
+    pub(crate) response_bytes: u64,
+    pub(crate) attempts: u32,
+    pub(crate) upstream_status: Option<u16>,
+    pub(crate) upstream_id: Option<Box<str>>,
     /// Time at which the request body was complete and routing began.
-    pub(in crate::proxy) body_received_at: Option<Instant>,
+    pub(crate) body_received_at: Option<Instant>,
     /// Whether the whole request was written to the provider.
-    pub(in crate::proxy) request_sent: bool,
+    pub(crate) request_sent: bool,
     /// Number of targets tried; 0 if only one can serve the request.
-    pub(in crate::proxy) targets: u8,
+    pub(crate) targets: u8,
     /// Targets whose failure was hidden by a fallback, with the reasons.
-    pub(in crate::proxy) tried: Option<Box<str>>,
+    pub(crate) tried: Option<Box<str>>,
     /// Start of the first upstream attempt.
-    pub(in crate::proxy) first_attempt_at: Option<Instant>,
+    pub(crate) first_attempt_at: Option<Instant>,
     /// Start of the last upstream attempt.
-    pub(in crate::proxy) last_attempt_at: Option<Instant>,
+    pub(crate) last_attempt_at: Option<Instant>,
     /// Start of the latest attempt whose duration is counted.
-    pub(in crate::proxy) counted_attempt_at: Option<Instant>,
+    pub(crate) counted_attempt_at: Option<Instant>,
     /// Arrival of its response head.
-    pub(in crate::proxy) head_received_at: Option<Instant>,
+    pub(crate) head_received_at: Option<Instant>,
     /// Time at which the first content was forwarded.
-    pub(in crate::proxy) first_content: Option<Instant>,
-    pub(in crate::proxy) stream: bool,
+    pub(crate) first_content: Option<Instant>,
+    pub(crate) stream: bool,
     /// Why the provider's prompt cache was missed; known at the end.
-    pub(in crate::proxy) cache_miss: Option<CacheMiss>,
+    pub(crate) cache_miss: Option<CacheMiss>,
 }
 
 impl RequestRecord {
     /// Returns the arrival time of the request in Unix seconds.
-    pub(in crate::proxy) fn unix_seconds(&self) -> i64 {
+    pub(crate) fn unix_seconds(&self) -> i64 {
         i64::try_from(self.unix_millis / 1000).unwrap_or(i64::MAX)
     }
 
     /// Returns a clock of the time since the request arrived.
-    pub(in crate::proxy) fn clock(&self) -> RequestClock {
+    pub(crate) fn clock(&self) -> RequestClock {
         // The request may be older than the first use of the clock: the subtractions wrap.
         RequestClock {
             now: monotonic_millis,
@@ -122,16 +122,16 @@ fn millis(duration: Duration) -> u64 {
 
 impl Context {
     /// Returns the format of the request's errors, which is that of its responses at nearly all endpoints.
-    pub(in crate::proxy) fn error_format(&self) -> Format {
+    pub(crate) fn error_format(&self) -> Format {
         self.endpoint().and_then(Endpoint::error_format).unwrap_or(self.format)
     }
 
     /// Returns whether the client uses InvokeModel: its streams are event streams with events of the messages format.
-    pub(in crate::proxy) fn is_invoke(&self) -> bool {
+    pub(crate) fn is_invoke(&self) -> bool {
         matches!(self.endpoint(), Some(Endpoint::Invoke { .. }))
     }
 
-    pub(in crate::proxy) fn new(live: Arc<ActiveSnapshot>, in_flight: InFlightRequest) -> Self {
+    pub(crate) fn new(live: Arc<ActiveSnapshot>, in_flight: InFlightRequest) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Context {
             active: live,
@@ -175,18 +175,18 @@ impl Context {
     }
 
     /// Returns the arrival time of the request in Unix seconds.
-    pub(in crate::proxy) fn now(&self) -> i64 {
+    pub(crate) fn now(&self) -> i64 {
         self.record.unix_seconds()
     }
 
     /// Returns the seed of ids in the response, for providers that send none: random, and the same for all attempts.
     /// The request id is unsuitable: a client may send the same one for all requests of a session.
-    pub(in crate::proxy) fn seed(&self) -> &str {
+    pub(crate) fn seed(&self) -> &str {
         self.seed.get_or_init(RequestId::random).as_str()
     }
 
     /// Records the start of an upstream attempt.
-    pub(in crate::proxy) fn start_attempt(&mut self) {
+    pub(crate) fn start_attempt(&mut self) {
         let now = Instant::now();
         self.record.first_attempt_at.get_or_insert(now);
         self.record.last_attempt_at = Some(now);
@@ -195,7 +195,7 @@ impl Context {
 
     /// Records a successful response of the target, whose first content was forwarded at `at`. After a resumption the
     /// time of the first content stays that of the first target.
-    pub(in crate::proxy) fn record_success(&mut self, at: Instant) {
+    pub(crate) fn record_success(&mut self, at: Instant) {
         self.record.first_content = self.continued_content().or(Some(at));
         let now = self.active.billing.nanos(at);
         if let Some(permit) = self.attempt_mut().and_then(|attempt| attempt.permit.as_mut()) {
@@ -205,13 +205,13 @@ impl Context {
 
     /// Returns when the client received the first content of a stream that the response continues. `None` if it
     /// continues none, or one without content.
-    pub(in crate::proxy) fn continued_content(&self) -> Option<Instant> {
+    pub(crate) fn continued_content(&self) -> Option<Instant> {
         self.response_in_progress().and_then(|passing| passing.continued_content)
     }
 
     /// Frees the upstream request body, which is not sent again. The part that is needed to count tokens stays, in case
     /// the provider reports no usage.
-    pub(in crate::proxy) fn drop_body(&mut self) {
+    pub(crate) fn drop_body(&mut self) {
         let Some(routed) = self.phase.routed_mut() else { return };
         if routed.attempt.body.is_empty() {
             return;
@@ -229,7 +229,7 @@ impl Context {
     }
 
     /// Frees the retry state, unless another target may have to resume the stream.
-    pub(in crate::proxy) fn release_retry_state(&mut self) {
+    pub(crate) fn release_retry_state(&mut self) {
         if self.can_resume() {
             return;
         }
@@ -241,60 +241,60 @@ impl Context {
     }
 
     /// Returns the endpoint; `None` if the path is not examined yet, or is unknown.
-    pub(in crate::proxy) fn endpoint(&self) -> Option<&Endpoint> {
+    pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
         self.phase.endpoint()
     }
 
     /// Returns the key; `None` before it is found.
-    pub(in crate::proxy) fn key(&self) -> Option<&Arc<Key>> {
+    pub(crate) fn key(&self) -> Option<&Arc<Key>> {
         self.phase.identity().map(|identity| &identity.key)
     }
 
     /// Requires a usage record for the request from now on, whatever its outcome.
-    pub(in crate::proxy) fn open_charges(&mut self) {
+    pub(crate) fn open_charges(&mut self) {
         if let Some(identity) = self.phase.identity_mut() {
             identity.accounting.open();
         }
     }
 
     /// Returns the expected input tokens; 0 before admission.
-    pub(in crate::proxy) fn expected_input(&self) -> u64 {
+    pub(crate) fn expected_input(&self) -> u64 {
         self.phase.identity().map_or(0, |identity| identity.expected_input)
     }
 
     /// Returns the number of choices that the client has requested. `None` if the body was not examined.
-    pub(in crate::proxy) fn requested_choices(&self) -> Option<u64> {
+    pub(crate) fn requested_choices(&self) -> Option<u64> {
         let charges = self.phase.identity().and_then(|identity| identity.accounting.charges())?;
         charges.output_limit.map(|(_, answers)| answers)
     }
 
     /// Returns the charges; `None` for a request that is free or settled.
-    pub(in crate::proxy) fn charges_mut(&mut self) -> Option<&mut RequestCharges> {
+    pub(crate) fn charges_mut(&mut self) -> Option<&mut RequestCharges> {
         self.phase.identity_mut().and_then(|identity| identity.accounting.charges_mut())
     }
 
     /// Returns the charge; `None` before the request is settled.
-    pub(in crate::proxy) fn charged(&self) -> Option<&ChargedUsage> {
+    pub(crate) fn charged(&self) -> Option<&ChargedUsage> {
         self.phase.identity().and_then(|identity| identity.accounting.charged())
     }
 
     /// Returns the upstream attempt; `None` before a target is selected.
-    pub(in crate::proxy) fn attempt(&self) -> Option<&Attempt> {
+    pub(crate) fn attempt(&self) -> Option<&Attempt> {
         self.phase.routed().map(|routed| &*routed.attempt)
     }
 
     /// Returns the same as [`Self::attempt`], mutably.
-    pub(in crate::proxy) fn attempt_mut(&mut self) -> Option<&mut Attempt> {
+    pub(crate) fn attempt_mut(&mut self) -> Option<&mut Attempt> {
         self.phase.routed_mut().map(|routed| &mut *routed.attempt)
     }
 
     /// Returns the target of the attempt; `None` before one is selected.
-    pub(in crate::proxy) fn target(&self) -> Option<&Target> {
+    pub(crate) fn target(&self) -> Option<&Target> {
         self.attempt().and_then(Attempt::target)
     }
 
     /// Returns the response in progress; `None` for an error, a synthesized response, or before the response head.
-    pub(in crate::proxy) fn response_in_progress(&self) -> Option<&ResponseInProgress> {
+    pub(crate) fn response_in_progress(&self) -> Option<&ResponseInProgress> {
         match self.phase.response() {
             Some(UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _)) => Some(passing),
             _ => None,
@@ -302,7 +302,7 @@ impl Context {
     }
 
     /// Returns the same as [`Self::response_in_progress`], mutably.
-    pub(in crate::proxy) fn response_in_progress_mut(&mut self) -> Option<&mut ResponseInProgress> {
+    pub(crate) fn response_in_progress_mut(&mut self) -> Option<&mut ResponseInProgress> {
         match self.phase.response_mut() {
             Some(UpstreamResponse::Stream(passing) | UpstreamResponse::Whole(passing, _)) => Some(passing),
             _ => None,
@@ -310,7 +310,7 @@ impl Context {
     }
 
     /// Returns the usage as far as it is known.
-    pub(in crate::proxy) fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         self.response_in_progress().map_or(Usage::default(), |passing| passing.exchange.usage())
     }
 }

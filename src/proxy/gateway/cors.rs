@@ -6,10 +6,10 @@ use pingora::http::{RequestHeader, ResponseHeader};
 
 use super::context::Context;
 use super::reply::{add_own_headers, disconnect_error, new_head};
-use crate::account::Pattern;
-use crate::config::CorsRule;
-use crate::error::ApiError;
-use crate::proxy::{Client, Gateway};
+use crate::{Client, Gateway};
+use codec::error::ApiError;
+use config::CorsRule;
+use routing::account::Pattern;
 
 /// Headers of the gateway's responses that a page may read, besides those that every page may. Named one by one, because
 /// older browsers do not know `*`.
@@ -30,7 +30,7 @@ const EXPOSED: &str = "x-request-id, request-id, x-amzn-requestid, retry-after, 
     x-gateway-target, x-gateway-attempts, x-gateway-warning, x-gateway-cache, x-gateway-cache-usage";
 
 /// Rules for pages of other origins; the first rule with a page's origin applies.
-pub(in crate::proxy) struct CorsPolicy(Vec<OriginRule>);
+pub(crate) struct CorsPolicy(Vec<OriginRule>);
 
 struct OriginRule {
     origins: Vec<Pattern>,
@@ -42,7 +42,7 @@ struct OriginRule {
 }
 
 /// What the rules say about a request.
-pub(in crate::proxy) enum CorsDecision {
+pub(crate) enum CorsDecision {
     /// The page that sent it may read the response.
     Granted(Box<CorsGrant>),
     /// It names no page, or none of a rule.
@@ -50,7 +50,7 @@ pub(in crate::proxy) enum CorsDecision {
 }
 
 /// Permission of one page.
-pub(in crate::proxy) struct CorsGrant {
+pub(crate) struct CorsGrant {
     /// Origin of the page, or `*`.
     origin: HeaderValue,
     /// Index of its rule.
@@ -59,7 +59,7 @@ pub(in crate::proxy) struct CorsGrant {
 
 impl CorsPolicy {
     /// Creates the policy. `None` if there are no rules.
-    pub(in crate::proxy) fn new(rules: &[CorsRule]) -> Option<Self> {
+    pub(crate) fn new(rules: &[CorsRule]) -> Option<Self> {
         let value = |text: String| HeaderValue::try_from(text).ok();
         let rules: Vec<OriginRule> = rules
             .iter()
@@ -79,7 +79,7 @@ impl CorsPolicy {
     }
 
     /// Decides whether the page that has sent a request may read the response.
-    pub(in crate::proxy) fn decide(&self, headers: &HeaderMap) -> CorsDecision {
+    pub(crate) fn decide(&self, headers: &HeaderMap) -> CorsDecision {
         self.grant(headers).map_or(CorsDecision::NotGranted, |grant| CorsDecision::Granted(Box::new(grant)))
     }
 
@@ -108,7 +108,7 @@ impl CorsPolicy {
 
 impl CorsDecision {
     /// Returns the permission. `None` without one.
-    pub(in crate::proxy) fn grant(&self) -> Option<&CorsGrant> {
+    pub(crate) fn grant(&self) -> Option<&CorsGrant> {
         match self {
             CorsDecision::Granted(grant) => Some(grant),
             CorsDecision::NotGranted => None,
@@ -117,7 +117,7 @@ impl CorsDecision {
 
     /// Returns the headers of every response: those that let the page read it, and `vary`. A cache must not give the
     /// response to a page of another origin, nor one without permission to a page that has it.
-    pub(in crate::proxy) fn headers(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
         let grant = self.grant();
         let vary = grant.is_none_or(|grant| grant.origin != "*");
         let vary = vary.then(|| (header::VARY, HeaderValue::from_static("origin")));
@@ -129,13 +129,13 @@ impl CorsDecision {
 }
 
 /// Returns whether a request asks for the permission of another one.
-pub(in crate::proxy) fn is_preflight(head: &RequestHeader) -> bool {
+pub(crate) fn is_preflight(head: &RequestHeader) -> bool {
     head.method == Method::OPTIONS && head.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 impl Gateway {
     /// Answers a preflight request, which has no key.
-    pub(in crate::proxy) async fn reply_preflight(
+    pub(crate) async fn reply_preflight(
         &self,
         client: &mut Client,
         ctx: &mut Context,

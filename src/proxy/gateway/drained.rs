@@ -1,22 +1,22 @@
 //! Targets that operators have drained: they get no further requests, also after a reload, until they are resumed.
 
-use crate::route::RoutingTable;
+use routing::route::RoutingTable;
 
 /// Maximum number of drained targets. A configuration has fewer.
 const MAX_DRAINED: usize = 10_000;
 
 /// Drained targets, by provider and model name at the provider.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct DrainedTargets(Vec<(Box<str>, Box<str>)>);
+pub(crate) struct DrainedTargets(Vec<(Box<str>, Box<str>)>);
 
 impl DrainedTargets {
     /// Returns whether there are none.
-    pub(in crate::proxy) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Adds or removes a target. Returns false if nothing changes.
-    pub(in crate::proxy) fn set(&mut self, provider: &str, model: &str, drained: bool) -> bool {
+    pub(crate) fn set(&mut self, provider: &str, model: &str, drained: bool) -> bool {
         let at = self.0.iter().position(|(p, m)| **p == *provider && **m == *model);
         match (at, drained) {
             (None, true) if self.0.len() < MAX_DRAINED => self.0.push((provider.into(), model.into())),
@@ -29,7 +29,7 @@ impl DrainedTargets {
     }
 
     /// Returns a routing table in which exactly these targets are drained.
-    pub(in crate::proxy) fn apply(&self, routes: &RoutingTable) -> RoutingTable {
+    pub(crate) fn apply(&self, routes: &RoutingTable) -> RoutingTable {
         routes.with_drained(|target| {
             self.0
                 .iter()

@@ -15,24 +15,24 @@ use super::attempt::Attempt;
 use super::context::Context;
 use super::request_id::add_ids;
 use super::response::{disable_buffering, stream_type};
-use crate::proxy::Gateway;
-use crate::proxy::names;
-use crate::translate::translated::Route;
-use crate::translate::verbatim::Arrival;
-use crate::translate::{Restore, Translated};
-use crate::wire::codec::ReplyOptions;
-use crate::wire::path::{Action, Endpoint};
-use crate::wire::{Format, filler};
+use crate::Gateway;
+use codec::translate::translated::Route;
+use codec::translate::verbatim::Arrival;
+use codec::translate::{Restore, Translated};
+use codec::wire::codec::ReplyOptions;
+use codec::wire::path::{Action, Endpoint};
+use codec::wire::{Format, filler};
+use driver::names;
 
 /// Whether the client's stream is one JSON array instead of server-sent events.
-pub(in crate::proxy) fn is_array_stream(endpoint: Option<&Endpoint>) -> bool {
+pub(crate) fn is_array_stream(endpoint: Option<&Endpoint>) -> bool {
     endpoint.and_then(Endpoint::action) == Some(Action::Stream { sse: false })
 }
 
 impl Gateway {
     /// Returns the time until the early response; `None` if there is none: for documents, for jobs, or where
     /// `limits.slow_start` is zero.
-    pub(in crate::proxy) fn slow_start_delay(&self, ctx: &Context) -> Option<Duration> {
+    pub(crate) fn slow_start_delay(&self, ctx: &Context) -> Option<Duration> {
         let plan = ctx.attempt()?;
         // An event that reports a failure over a WebSocket has the status of the response, which is not fixed early; the
         // connection is kept alive by pings.
@@ -45,7 +45,7 @@ impl Gateway {
 
     /// Builds the head of a stream before any upstream response: without headers of the provider and without the
     /// target, and without the framing of its body.
-    pub(in crate::proxy) fn early_stream_head(&self, ctx: &Context) -> ResponseHeader {
+    pub(crate) fn early_stream_head(&self, ctx: &Context) -> ResponseHeader {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         let mut ours = HeaderMap::with_capacity(8);
         let array = is_array_stream(ctx.endpoint());
@@ -73,7 +73,7 @@ impl Gateway {
 impl Attempt {
     /// Returns the translation of a response that arrives in another shape than the stream that the early head
     /// announced, and would otherwise be forwarded verbatim. `None` if no early head was sent or the shapes agree.
-    pub(in crate::proxy) fn translate_to_stream(
+    pub(crate) fn translate_to_stream(
         &self,
         ctx: &Context,
         arrival: Arrival,

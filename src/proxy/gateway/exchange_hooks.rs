@@ -13,21 +13,19 @@ use super::authorize::wait_for_credential;
 use super::context::Context;
 use super::phase::{UpstreamResponse, internal_error};
 use super::reply::{from_pingora, refusal};
-use crate::error::ApiError;
-use crate::provider::Timeouts;
-use crate::proxy::driver::connection::Connections;
-use crate::proxy::driver::fault::{Fault, FaultBody};
-use crate::proxy::driver::hooks::{
-    Delivery, DriverSettings, ExchangeHooks, HookFuture, StreamState, Upgrade, Written,
-};
-use crate::proxy::driver::offload::Offload;
-use crate::proxy::driver::outcome::{DrainDeadline, ExchangeOutcome, resolution_error};
-use crate::proxy::driver::shutdown::Shutdown;
-use crate::proxy::{Client, Gateway};
-use crate::telemetry::facts::EventKind;
-use crate::translate::verbatim::Arrival;
-use crate::translate::{Exchange, event_stream};
-use crate::wire::{Format, chat, filler};
+use crate::{Client, Gateway};
+use codec::error::ApiError;
+use codec::provider::Timeouts;
+use codec::translate::verbatim::Arrival;
+use codec::translate::{Exchange, event_stream};
+use codec::wire::{Format, chat, filler};
+use driver::connection::Connections;
+use driver::fault::{Fault, FaultBody};
+use driver::hooks::{Delivery, DriverSettings, ExchangeHooks, HookFuture, StreamState, Upgrade, Written};
+use driver::offload::Offload;
+use driver::outcome::{DrainDeadline, ExchangeOutcome, resolution_error};
+use driver::shutdown::Shutdown;
+use observe::telemetry::facts::EventKind;
 
 impl ExchangeHooks for Gateway {
     fn settings(&self) -> DriverSettings {
@@ -315,7 +313,7 @@ impl ExchangeHooks for Gateway {
 
 impl Gateway {
     /// Counts a retry and rewinds the request body to its beginning.
-    pub(in crate::proxy) fn count_retry(&self, ctx: &mut Context, reason: &'static str) {
+    pub(crate) fn count_retry(&self, ctx: &mut Context, reason: &'static str) {
         ctx.trace_event(EventKind::Retry(reason));
         if let Some(plan) = ctx.attempt_mut() {
             plan.pieces_sent = 0;

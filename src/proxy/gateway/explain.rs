@@ -4,17 +4,17 @@ use bytes::Bytes;
 
 use super::plan::respelling_losses;
 use super::refit::doubtful;
-use crate::account::price::Terms;
-use crate::admin::{ExplainRequest, ExplainedTarget, Explanation};
-use crate::canonical::{Dialect, RequestFeatures, Thinking, Usage};
-use crate::json::{EscapedString, JsonText};
-use crate::proxy::Gateway;
-use crate::route::{Target, upstream_api};
-use crate::tokens::{TokenizerFamily, count_request};
-use crate::translate::{StoreOptions, TranslateRequest, decode_request, outgoing_stored};
-use crate::wire::codec::Loss;
-use crate::wire::request::{Body, BodyReader};
-use crate::wire::{Api, chat};
+use crate::Gateway;
+use admin::{ExplainRequest, ExplainedTarget, Explanation};
+use codec::canonical::{Dialect, RequestFeatures, Thinking, Usage};
+use codec::tokens::{TokenizerFamily, count_request};
+use codec::translate::{StoreOptions, TranslateRequest, decode_request, outgoing_stored};
+use codec::wire::codec::Loss;
+use codec::wire::request::{Body, BodyReader};
+use codec::wire::{Api, chat};
+use json::{EscapedString, JsonText};
+use routing::account::price::Terms;
+use routing::route::{Target, upstream_api};
 
 /// Targets that are explained; a model with more shows the first ones.
 const TARGETS: usize = 32;
@@ -23,14 +23,14 @@ const ID: &str = "req_explained";
 
 impl Gateway {
     /// Explains a request. `None` if no model has the name.
-    pub(in crate::proxy) fn explain(&self, request: &ExplainRequest<'_>) -> Option<Explanation> {
+    pub(crate) fn explain(&self, request: &ExplainRequest<'_>) -> Option<Explanation> {
         let live = self.live.load_full();
         let named = live.snapshot.routes.resolve(request.model)?;
         let is_meant = |target: &&Target| named.provider.is_none_or(|name| *target.provider.name == *name);
         let targets = named.model.targets.iter().filter(is_meant).take(TARGETS);
         let input_tokens = count(live.tokenizer(named.model), request);
         let usage = Usage { input: input_tokens, ..Usage::default() };
-        let now = Terms { at: crate::account::price::now(), ..Terms::default() };
+        let now = Terms { at: routing::account::price::now(), ..Terms::default() };
         let is_charged = !named.model.price.is_empty() && input_tokens.is_some();
         Some(Explanation {
             model: named.model.id.to_string(),

@@ -19,27 +19,27 @@ use super::refit::{Refit, asked_first, sought_late};
 use super::retry_state::{RetryState, RouteRequest};
 use super::selection::{BodyRef, Selection, resolve_upstream_api};
 use super::spans;
-use crate::canonical::Thinking;
-use crate::error::{ApiError, ErrorKind, RetryAfter};
-use crate::provider::ToolBetas;
-use crate::proxy::Gateway;
-use crate::proxy::driver::offload::run_blocking_if_large;
-use crate::proxy::driver::outcome::ExchangeOutcome;
-use crate::proxy::names;
-use crate::route::affinity::fingerprint;
-use crate::route::blame::classify;
-use crate::route::candidates::{FailedAttempt, Next};
-use crate::route::pick::{NoTarget, PickRequest, Policy, pick};
-use crate::route::target_handle::TargetPermit;
-use crate::route::{Model, Nanos, Target};
-use crate::translate::StoreOptions;
-use crate::wire::Api;
-use crate::wire::path::Action;
-use crate::wire::prompt;
-use crate::wire::request::Body;
+use crate::Gateway;
+use codec::canonical::Thinking;
+use codec::error::{ApiError, ErrorKind, RetryAfter};
+use codec::provider::ToolBetas;
+use codec::translate::StoreOptions;
+use codec::wire::Api;
+use codec::wire::path::Action;
+use codec::wire::prompt;
+use codec::wire::request::Body;
+use driver::names;
+use driver::offload::run_blocking_if_large;
+use driver::outcome::ExchangeOutcome;
+use routing::route::affinity::fingerprint;
+use routing::route::blame::classify;
+use routing::route::candidates::{FailedAttempt, Next};
+use routing::route::pick::{NoTarget, PickRequest, Policy, pick};
+use routing::route::target_handle::TargetPermit;
+use routing::route::{Model, Nanos, Target};
 
 /// Returns a random number, uniform over all of `u64`.
-pub(in crate::proxy) fn random_point() -> u64 {
+pub(crate) fn random_point() -> u64 {
     rand::Rng::next_u64(&mut rand::rng())
 }
 
@@ -49,7 +49,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns the error for the client if every target is at its limits or the request cannot be encoded for one.
-    pub(in crate::proxy) async fn select_target(
+    pub(crate) async fn select_target(
         &self,
         ctx: &mut Context,
         wanted: RouteRequest<'_>,
@@ -84,7 +84,7 @@ impl Gateway {
 
     /// Selects a target and takes its permit, for work that is submitted once and never retried at another target
     /// (tasks).
-    pub(in crate::proxy) fn select_once(
+    pub(crate) fn select_once(
         &self,
         ctx: &Context,
         model: &Model,
@@ -106,7 +106,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns the first encoding error if no target is left, the rate-limit error if those left are at their limits.
-    pub(in crate::proxy) async fn next_attempt(
+    pub(crate) async fn next_attempt(
         &self,
         ctx: &mut Context,
         state: &mut RetryState,
@@ -242,7 +242,7 @@ impl Gateway {
     /// # Errors
     /// Returns the error for the client if the failure allows no retry, or if targets, attempts, time or retry budget
     /// are exhausted. It is the most useful error of all attempts.
-    pub(in crate::proxy) async fn fall_back(
+    pub(crate) async fn fall_back(
         &self,
         ctx: &mut Context,
         error: ApiError,
@@ -289,7 +289,7 @@ impl Gateway {
 
 impl Context {
     /// Resets the response state of a failed attempt; nothing of it was forwarded.
-    pub(in crate::proxy) fn reset_response(&mut self) {
+    pub(crate) fn reset_response(&mut self) {
         self.phase.ask_again();
         let record = &mut self.record;
         record.detail = None;
@@ -309,7 +309,7 @@ impl Context {
     }
 
     /// Returns the headers that name the target and the number of targets tried. Empty for a model with one target.
-    pub(in crate::proxy) fn target_headers(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+    pub(crate) fn target_headers(&self) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
         let asked = self.record.targets;
         let target = (asked > 0).then(|| self.attempt()?.upstream_route.name.clone()).flatten();
         let target = target.map(|target| (names::X_GATEWAY_TARGET, target));
@@ -325,13 +325,13 @@ impl Context {
 
     /// Returns how long the first frames of a stream may be held back for a fallback; `None` if there is no other
     /// target.
-    pub(in crate::proxy) fn hold_duration(&self) -> Option<Duration> {
+    pub(crate) fn hold_duration(&self) -> Option<Duration> {
         let state = self.phase.routed()?.retry_state.as_ref()?;
         Some(state.model.routing.retry.hold)
     }
 
     /// Records the provider's remaining quota from the rate-limit headers of a response.
-    pub(in crate::proxy) fn observe_quota(&self, headers: &HeaderMap) {
+    pub(crate) fn observe_quota(&self, headers: &HeaderMap) {
         let Some(plan) = self.attempt() else { return };
         let [requests, tokens] = spans::quota_headers(plan.api.error_format());
         fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
@@ -366,7 +366,7 @@ impl Context {
 }
 
 /// Returns the hash of the client's session header. `None` if it sent none.
-pub(in crate::proxy) fn session(headers: &HeaderMap) -> Option<u64> {
+pub(crate) fn session(headers: &HeaderMap) -> Option<u64> {
     session_header(headers).map(|session| fingerprint(0, session.as_bytes()))
 }
 
@@ -401,7 +401,7 @@ fn all_limited_error(nobody: NoTarget, now: Nanos) -> ApiError {
 const DRAINED_WAIT: Duration = Duration::from_secs(5);
 
 /// Returns the error of a model none of whose targets takes a request. Those that an operator has drained may come back.
-pub(in crate::proxy) fn no_target(model: &Model, api: Api, fits: impl Fn(&Target) -> bool) -> ApiError {
+pub(crate) fn no_target(model: &Model, api: Api, fits: impl Fn(&Target) -> bool) -> ApiError {
     if !model.targets.iter().any(|target| target.drained_weight.is_some() && fits(target)) {
         return not_offered(&model.id, api);
     }
@@ -412,7 +412,7 @@ pub(in crate::proxy) fn no_target(model: &Model, api: Api, fits: impl Fn(&Target
     ApiError::new(ErrorKind::UpstreamUnreachable, message).retry_after(Some(RetryAfter::Wait(DRAINED_WAIT)))
 }
 
-pub(in crate::proxy) fn not_offered(model: &str, api: Api) -> ApiError {
+pub(crate) fn not_offered(model: &str, api: Api) -> ApiError {
     let message = format!("The model `{model}` is not available through the {api} API.");
     ApiError::new(ErrorKind::Unsupported, message).param("model")
 }

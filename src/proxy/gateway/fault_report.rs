@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use super::context::Context;
 use super::fallback::random_point;
 use super::spans;
-use crate::error::{ApiError, ErrorKind, ErrorSource, RetryAfter};
-use crate::proxy::Gateway;
-use crate::route::Nanos;
-use crate::route::blame::{Blame, classify};
-use crate::route::target_handle::BreakerChange;
-use crate::telemetry::facts::EventKind;
-use crate::wire::error as wire_error;
-use crate::wire::finish_words;
-use crate::wire::overflow;
-use crate::wire::watch::StreamEnd;
+use crate::Gateway;
+use codec::error::{ApiError, ErrorKind, ErrorSource, RetryAfter};
+use codec::wire::error as wire_error;
+use codec::wire::finish_words;
+use codec::wire::overflow;
+use codec::wire::watch::StreamEnd;
+use observe::telemetry::facts::EventKind;
+use routing::route::Nanos;
+use routing::route::blame::{Blame, classify};
+use routing::route::target_handle::BreakerChange;
 
 /// Restates a context overflow in the words of the client's format. A provider of the same format has used its own
 /// words, which stay.
@@ -42,7 +42,7 @@ impl Gateway {
     }
 
     /// Records the failure of a target that a fallback hides from the client.
-    pub(in crate::proxy) fn record_fallback(&self, ctx: &mut Context, kind: ErrorKind, status: Option<u16>) {
+    pub(crate) fn record_fallback(&self, ctx: &mut Context, kind: ErrorKind, status: Option<u16>) {
         let row = kind.row();
         self.count_attempt(ctx, Some(kind), Instant::now());
         ctx.record.counted_attempt_at = ctx.record.last_attempt_at;
@@ -89,7 +89,7 @@ impl Gateway {
     }
 
     /// Reports a failure with its attribution to the target's breakers, and logs a breaker that opens.
-    pub(in crate::proxy) fn blame(&self, ctx: &mut Context, blame: Blame, error: &ApiError) {
+    pub(crate) fn blame(&self, ctx: &mut Context, blame: Blame, error: &ApiError) {
         ctx.trace_failure(error.kind);
         let now = ctx.active.billing.nanos(Instant::now());
         let Some(plan) = ctx.attempt_mut() else { return };

@@ -9,21 +9,21 @@ use super::billing::ChargedUsage;
 use super::context::Context;
 use super::phase::Phase;
 use super::trace_export::{self, ExportDecision, trace_id_text};
-use crate::account::redact_keys;
-use crate::canonical::{ServiceTier, Usage};
-use crate::error::{ApiError, ErrorKind, ErrorSource};
-use crate::metrics::Finished;
-use crate::metrics::access_log::{Line, RequestStart};
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::driver::fault::Fault;
-use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
-use crate::route::cache_misses::CacheMiss;
-use crate::wire::path::percent_decode;
+use crate::Client;
+use crate::Gateway;
+use codec::canonical::{ServiceTier, Usage};
+use codec::error::{ApiError, ErrorKind, ErrorSource};
+use codec::wire::path::percent_decode;
+use driver::fault::Fault;
+use driver::header_timeout::HeaderTimeoutStream;
+use observe::metrics::Finished;
+use observe::metrics::access_log::{Line, RequestStart};
+use routing::account::redact_keys;
+use routing::route::cache_misses::CacheMiss;
 
 impl Gateway {
     /// Updates the metrics and writes the access log line. Settles the request if it is not settled yet.
-    pub(in crate::proxy) fn finish(&self, client: &Client, error: Option<&Error>, ctx: &mut Context) {
+    pub(crate) fn finish(&self, client: &Client, error: Option<&Error>, ctx: &mut Context) {
         // A keep-alive connection awaits its next head from here on.
         if let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of) {
             guarded.await_head();
@@ -52,7 +52,7 @@ impl Gateway {
     }
 
     /// Counts a request whose head could not be read.
-    pub(in crate::proxy) fn count_broken_head(&self, error: &ApiError) {
+    pub(crate) fn count_broken_head(&self, error: &ApiError) {
         self.count_error(error.kind);
         let mut buffer = itoa::Buffer::new();
         let labels = ["unknown", "", "", buffer.format(error.status)];
@@ -134,7 +134,7 @@ impl Gateway {
 
     /// Sends the live event of a request for which a target is selected.
     #[cold]
-    pub(in crate::proxy) fn publish_start(&self, ctx: &Context, stream: bool) {
+    pub(crate) fn publish_start(&self, ctx: &Context, stream: bool) {
         let target = ctx.target();
         self.live_requests.publish_start(&RequestStart {
             time: ctx.record.unix_millis,

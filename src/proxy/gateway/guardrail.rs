@@ -11,12 +11,12 @@ use smallvec::smallvec;
 
 use super::attempt::Attempt;
 use super::context::Context;
-use crate::error::{ApiError, ErrorKind};
-use crate::json::{Scanner, Writer};
-use crate::provider::guardrail::{Guardrail, GuardrailTrace, is_guardrail_id, is_guardrail_version};
-use crate::proxy::names;
-use crate::route::Target;
-use crate::wire::Api;
+use codec::error::{ApiError, ErrorKind};
+use codec::provider::guardrail::{Guardrail, GuardrailTrace, is_guardrail_id, is_guardrail_version};
+use codec::wire::Api;
+use driver::names;
+use json::{Scanner, Writer};
+use routing::route::Target;
 
 /// Headers of clients of InvokeModel that are forwarded to it, besides those of the guardrail. Source: Amazon Bedrock API
 /// Reference, "InvokeModel".

@@ -5,15 +5,15 @@ use pingora::http::RequestHeader;
 use super::attempt::Attempt;
 use super::context::Context;
 use super::selection::Selection;
-use crate::account::{Key, estimate};
-use crate::canonical::Product;
-use crate::canonical::image::ImageRequest;
-use crate::error::{ApiError, ErrorKind};
-use crate::job::image::{ImageJob, ImageJobRequest};
-use crate::proxy::Gateway;
-use crate::proxy::names;
-use crate::wire::images::reply::ImageReplyShape;
-use crate::wire::path::{Action, Endpoint};
+use crate::Gateway;
+use codec::canonical::Product;
+use codec::canonical::image::ImageRequest;
+use codec::error::{ApiError, ErrorKind};
+use codec::job::image::{ImageJob, ImageJobRequest};
+use codec::wire::images::reply::ImageReplyShape;
+use codec::wire::path::{Action, Endpoint};
+use driver::names;
+use routing::account::{Key, estimate};
 
 /// Estimated tokens of one input image (docs/specification.md, section 8: about 1000).
 const IMAGE: u64 = 1_000;
@@ -23,7 +23,7 @@ const IMAGE: u64 = 1_000;
 ///
 /// # Errors
 /// Returns [`ErrorKind::InvalidField`] if the header names an unknown shape.
-pub(in crate::proxy) fn shape(
+pub(crate) fn shape(
     endpoint: &Endpoint,
     key: Option<&Key>,
     head: &RequestHeader,
@@ -50,14 +50,14 @@ pub(in crate::proxy) fn shape(
 }
 
 /// Returns the expected product and the estimated input tokens of an image request, for its reservation.
-pub(in crate::proxy) fn expected(request: &ImageRequest) -> (Product, u64) {
+pub(crate) fn expected(request: &ImageRequest) -> (Product, u64) {
     let words = estimate::text(request.prompt.len() as u64);
-    (crate::job::image::expected(request), words + request.images.len() as u64 * IMAGE)
+    (codec::job::image::expected(request), words + request.images.len() as u64 * IMAGE)
 }
 
 impl Gateway {
     /// Builds the attempt of an image request: a job for the selected target.
-    pub(in crate::proxy) fn image_attempt(
+    pub(crate) fn image_attempt(
         &self,
         ctx: &Context,
         chosen: Selection,

@@ -11,16 +11,16 @@ use http::{HeaderMap, HeaderValue};
 use super::attempt::Attempt;
 use super::context::Context;
 use super::guardrail::{guardrail_of, put_in_body};
-use crate::account::Losses;
-use crate::json::Writer;
-use crate::provider::ToolBetas;
-use crate::proxy::Gateway;
-use crate::proxy::names;
-use crate::route::{Model, Target};
-use crate::wire::codec::Loss;
-use crate::wire::loss::LossPolicy;
-use crate::wire::spelling::{MAX_BETAS, is_beta_name};
-use crate::wire::{Api, Format};
+use crate::Gateway;
+use codec::provider::ToolBetas;
+use codec::wire::codec::Loss;
+use codec::wire::loss::LossPolicy;
+use codec::wire::spelling::{MAX_BETAS, is_beta_name};
+use codec::wire::{Api, Format};
+use driver::names;
+use json::Writer;
+use routing::account::Losses;
+use routing::route::{Model, Target};
 
 /// Beginnings of the names of beta features that Bedrock refuses with "invalid beta flag": they concern functions of
 /// Anthropic's own service.

@@ -10,14 +10,14 @@ use bytes::Bytes;
 use super::context::Context;
 use super::response_owner::IdOwner;
 use super::stored::{LOAD_TIMEOUT, account, text, unavailable, unreadable};
-use crate::account::Key;
-use crate::error::{ApiError, ErrorKind};
-use crate::json::{JsonStr, with_whole_characters};
-use crate::kv::{Holder, Store};
-use crate::proxy::Gateway;
-use crate::proxy::driver::offload::run_blocking_if_large;
-use crate::wire::request::Body;
-use crate::wire::responses::references::{self, ItemReference, each_output_item, replaced, response_of};
+use crate::Gateway;
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::request::Body;
+use codec::wire::responses::references::{self, ItemReference, each_output_item, replaced, response_of};
+use driver::offload::run_blocking_if_large;
+use json::{JsonStr, with_whole_characters};
+use routing::account::Key;
+use storage::kv::{Holder, Store};
 
 /// Maximum number of references in a request: more than a conversation has items that a client would send.
 const MAX_REFERENCES: usize = 1024;

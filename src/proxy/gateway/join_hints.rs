@@ -6,21 +6,21 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::proxy::driver::offload::LARGE_BODY;
-use crate::wire::Api;
+use codec::wire::Api;
+use driver::offload::LARGE_BODY;
 
 /// Hints for all APIs: one bit each, set if its last large body was not needed in one piece.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct JoinHints(AtomicU32);
+pub(crate) struct JoinHints(AtomicU32);
 
 impl JoinHints {
     /// Returns whether the pieces of a body of `length` bytes should be joined while they arrive.
-    pub(in crate::proxy) fn should_join(&self, api: Api, length: usize) -> bool {
+    pub(crate) fn should_join(&self, api: Api, length: usize) -> bool {
         length >= LARGE_BODY && self.0.load(Ordering::Relaxed) & bit(api) == 0
     }
 
     /// Records whether a body of `length` bytes was needed in one piece.
-    pub(in crate::proxy) fn record(&self, api: Api, length: usize, joined: bool) {
+    pub(crate) fn record(&self, api: Api, length: usize, joined: bool) {
         // Written only if it changes, so that workers do not take the cache line from each other.
         if length < LARGE_BODY || self.should_join(api, length) == joined {
             return;

@@ -5,16 +5,16 @@ use http::header;
 use pingora::http::RequestHeader;
 
 use super::refusals::unknown_model;
-use crate::account::Key;
-use crate::canonical::Dialect;
-use crate::canonical::dialect::ReasoningSupport;
-use crate::canonical::request::Effort;
-use crate::error::{ApiError, ErrorKind};
-use crate::route::alias::{Alias, Aliases};
-use crate::route::{Model, RoutingTable, Target, upstream_api};
-use crate::wire::models::{self, ListedModel, ListingPage, ListingShape};
-use crate::wire::path::{self, Endpoint};
-use crate::wire::{Api, Format};
+use codec::canonical::Dialect;
+use codec::canonical::dialect::ReasoningSupport;
+use codec::canonical::request::Effort;
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::models::{self, ListedModel, ListingPage, ListingShape};
+use codec::wire::path::{self, Endpoint};
+use codec::wire::{Api, Format};
+use routing::account::Key;
+use routing::route::alias::{Alias, Aliases};
+use routing::route::{Model, RoutingTable, Target, upstream_api};
 
 /// Maximum page size of the model listing (Anthropic and Gemini: 1000).
 const MAX_PAGE: usize = 1000;

@@ -4,11 +4,11 @@
 use http::HeaderValue;
 
 use super::context::Context;
-use crate::account::Losses;
-use crate::canonical::ElementLoss;
-use crate::error::{ApiError, ErrorKind};
-use crate::proxy::Gateway;
-use crate::wire::loss::LossPolicy;
+use crate::Gateway;
+use codec::canonical::ElementLoss;
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::loss::LossPolicy;
+use routing::account::Losses;
 
 /// Settings that the warning header lists.
 const MAX_LISTED: usize = 8;
@@ -21,7 +21,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns [`ErrorKind::Unsupported`] if a setting is lost and the key refuses losses.
-    pub(in crate::proxy) fn count_lost_settings(
+    pub(crate) fn count_lost_settings(
         &self,
         ctx: &Context,
         of: &str,
@@ -49,7 +49,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns [`ErrorKind::Unsupported`] if a setting is lost and the key refuses losses.
-    pub(in crate::proxy) fn warn_lost_settings(
+    pub(crate) fn warn_lost_settings(
         &self,
         ctx: &mut Context,
         of: &str,

@@ -13,16 +13,16 @@ use super::claims::Claims;
 use super::response_in_progress::ResponseInProgress;
 use super::retry_state::RetryState;
 use super::suspended::SuspendedResponse;
-use crate::account::Key;
-use crate::canonical::TierRequest;
-use crate::error::RetryAfter;
-use crate::proxy::body_memory::MemoryPermit;
-use crate::translate::Exchange;
-use crate::wire::images::reply::ImageReplyShape;
-use crate::wire::path::Endpoint;
+use codec::canonical::TierRequest;
+use codec::error::RetryAfter;
+use codec::translate::Exchange;
+use codec::wire::images::reply::ImageReplyShape;
+use codec::wire::path::Endpoint;
+use driver::body_memory::MemoryPermit;
+use routing::account::Key;
 
 /// Phase of a request.
-pub(in crate::proxy) enum Phase {
+pub(crate) enum Phase {
     /// The head has arrived; its path is not examined yet, or is unknown.
     Head,
     /// The path names an endpoint; the key is not found yet, or there is none.
@@ -38,38 +38,38 @@ pub(in crate::proxy) enum Phase {
 }
 
 /// Request for an endpoint, from a client that is not known yet.
-pub(in crate::proxy) struct Received {
+pub(crate) struct Received {
     endpoint: Endpoint,
     /// Response shape for image endpoints; `None` on other endpoints.
     image_shape: Option<ImageReplyShape>,
 }
 
 /// Endpoint and key of a request, and what it may cost.
-pub(in crate::proxy) struct Identity {
-    pub(in crate::proxy) endpoint: Endpoint,
+pub(crate) struct Identity {
+    pub(crate) endpoint: Endpoint,
     /// Response shape for image endpoints; `None` on other endpoints.
-    pub(in crate::proxy) image_shape: Option<ImageReplyShape>,
-    pub(in crate::proxy) key: Arc<Key>,
-    pub(in crate::proxy) accounting: Accounting,
+    pub(crate) image_shape: Option<ImageReplyShape>,
+    pub(crate) key: Arc<Key>,
+    pub(crate) accounting: Accounting,
     /// Expected input tokens; 0 before admission.
-    pub(in crate::proxy) expected_input: u64,
+    pub(crate) expected_input: u64,
     /// Service tier and region that the request asks for.
-    pub(in crate::proxy) asked: TierRequest,
+    pub(crate) asked: TierRequest,
     /// Member whose service tier was changed to the standard one, for the warning header; `None` for none.
-    pub(in crate::proxy) changed_tier: Option<&'static str>,
+    pub(crate) changed_tier: Option<&'static str>,
     /// Remaining quota for the rate-limit headers; `None` for a key without limits of requests or tokens.
-    pub(in crate::proxy) remaining: Option<Box<RateLimitStatus>>,
+    pub(crate) remaining: Option<Box<RateLimitStatus>>,
 }
 
 /// Routed request: its current attempt, and what further attempts and the end of the response need.
-pub(in crate::proxy) struct RoutedRequest {
-    pub(in crate::proxy) attempt: Box<Attempt>,
+pub(crate) struct RoutedRequest {
+    pub(crate) attempt: Box<Attempt>,
     /// Retry state; `None` if no other target may be tried.
-    pub(in crate::proxy) retry_state: Option<Box<RetryState>>,
+    pub(crate) retry_state: Option<Box<RetryState>>,
     /// Memory permit of the request body; `None` for a small body, and once it is not sent again.
-    pub(in crate::proxy) memory_permit: Option<MemoryPermit>,
+    pub(crate) memory_permit: Option<MemoryPermit>,
     /// Ownership that is recorded when the response has arrived; `None` if there is nothing to record.
-    pub(in crate::proxy) claims: Option<Box<Claims>>,
+    pub(crate) claims: Option<Box<Claims>>,
 }
 
 impl From<Attempt> for RoutedRequest {
@@ -79,7 +79,7 @@ impl From<Attempt> for RoutedRequest {
 }
 
 /// Request whose target has not answered.
-pub(in crate::proxy) struct Asking {
+pub(crate) struct Asking {
     identity: Identity,
     routed: RoutedRequest,
     /// Stream that broke off and that the target is to continue. `None` if no part of a response exists.
@@ -87,14 +87,14 @@ pub(in crate::proxy) struct Asking {
 }
 
 /// Request whose response head has arrived.
-pub(in crate::proxy) struct Answering {
+pub(crate) struct Answering {
     identity: Identity,
     routed: RoutedRequest,
     response: UpstreamResponse,
 }
 
 /// Upstream response, by its kind.
-pub(in crate::proxy) enum UpstreamResponse {
+pub(crate) enum UpstreamResponse {
     /// A stream, forwarded frame by frame.
     Stream(Box<ResponseInProgress>),
     /// A document, collected before it is forwarded.
@@ -118,7 +118,7 @@ impl Phase {
     }
 
     /// The path of the head names an endpoint.
-    pub(in crate::proxy) fn receive(&mut self, endpoint: Endpoint) {
+    pub(crate) fn receive(&mut self, endpoint: Endpoint) {
         self.advance(|phase| match phase {
             Phase::Head => Phase::Received(Received { endpoint, image_shape: None }),
             other => other,
@@ -126,7 +126,7 @@ impl Phase {
     }
 
     /// The key of a received request is found.
-    pub(in crate::proxy) fn authenticate(&mut self, key: Arc<Key>) {
+    pub(crate) fn authenticate(&mut self, key: Arc<Key>) {
         self.advance(|phase| match phase {
             Phase::Received(Received { endpoint, image_shape }) => Phase::Authenticated(Identity {
                 endpoint,
@@ -143,7 +143,7 @@ impl Phase {
     }
 
     /// A target is selected for an authenticated request, or another one instead of the last.
-    pub(in crate::proxy) fn ask(&mut self, routed: RoutedRequest) {
+    pub(crate) fn ask(&mut self, routed: RoutedRequest) {
         self.advance(|phase| match phase {
             Phase::Authenticated(identity) => Phase::Asking(Asking { identity, routed, suspended: None }),
             Phase::Asking(asking) => Phase::Asking(Asking { routed, ..asking }),
@@ -152,7 +152,7 @@ impl Phase {
     }
 
     /// The response head has arrived, or another response takes the place of the one that has.
-    pub(in crate::proxy) fn answer(&mut self, response: UpstreamResponse) {
+    pub(crate) fn answer(&mut self, response: UpstreamResponse) {
         self.advance(|phase| match phase {
             Phase::Asking(Asking { identity, routed, .. }) => {
                 Phase::Answering(Answering { identity, routed, response })
@@ -164,7 +164,7 @@ impl Phase {
 
     /// The attempt has failed: drops its response, of which nothing was forwarded. A stream that the target was to
     /// continue stays.
-    pub(in crate::proxy) fn ask_again(&mut self) {
+    pub(crate) fn ask_again(&mut self) {
         self.advance(|phase| match phase {
             Phase::Answering(Answering { identity, routed, response }) => {
                 let suspended = match response {
@@ -178,7 +178,7 @@ impl Phase {
     }
 
     /// A stream has broken off, for another target to continue it.
-    pub(in crate::proxy) fn suspend(&mut self, suspend: impl FnOnce(Exchange) -> Box<SuspendedResponse>) {
+    pub(crate) fn suspend(&mut self, suspend: impl FnOnce(Exchange) -> Box<SuspendedResponse>) {
         self.advance(|phase| match phase {
             Phase::Answering(Answering { identity, routed, response: UpstreamResponse::Stream(stream) }) => {
                 Phase::Asking(Asking { identity, routed, suspended: Some(suspend(stream.exchange)) })
@@ -189,7 +189,7 @@ impl Phase {
 
     /// Returns the stream that broke off and that the target is to continue, or was before its error response. `None`
     /// if there is none.
-    pub(in crate::proxy) fn suspended(&self) -> Option<&SuspendedResponse> {
+    pub(crate) fn suspended(&self) -> Option<&SuspendedResponse> {
         match self {
             Phase::Asking(asking) => asking.suspended.as_deref(),
             Phase::Answering(Answering { response: UpstreamResponse::Refused { suspended, .. }, .. }) => {
@@ -200,7 +200,7 @@ impl Phase {
     }
 
     /// Takes out what [`Self::suspended`] returns: it is continued, or ended.
-    pub(in crate::proxy) fn take_suspended(&mut self) -> Option<Box<SuspendedResponse>> {
+    pub(crate) fn take_suspended(&mut self) -> Option<Box<SuspendedResponse>> {
         match self {
             Phase::Asking(asking) => asking.suspended.take(),
             Phase::Answering(Answering { response: UpstreamResponse::Refused { suspended, .. }, .. }) => {
@@ -211,7 +211,7 @@ impl Phase {
     }
 
     /// Returns the endpoint; `None` if the path is not examined yet, or is unknown.
-    pub(in crate::proxy) fn endpoint(&self) -> Option<&Endpoint> {
+    pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
         match self {
             Phase::Received(received) => Some(&received.endpoint),
             phase => phase.identity().map(|identity| &identity.endpoint),
@@ -219,7 +219,7 @@ impl Phase {
     }
 
     /// Returns the response shape of image endpoints; `None` on other endpoints.
-    pub(in crate::proxy) fn image_shape(&self) -> Option<ImageReplyShape> {
+    pub(crate) fn image_shape(&self) -> Option<ImageReplyShape> {
         match self {
             Phase::Received(received) => received.image_shape,
             phase => phase.identity().and_then(|identity| identity.image_shape),
@@ -227,7 +227,7 @@ impl Phase {
     }
 
     /// Sets what [`Self::image_shape`] returns.
-    pub(in crate::proxy) fn set_image_shape(&mut self, shape: Option<ImageReplyShape>) {
+    pub(crate) fn set_image_shape(&mut self, shape: Option<ImageReplyShape>) {
         match self {
             Phase::Received(received) => received.image_shape = shape,
             phase => {
@@ -239,7 +239,7 @@ impl Phase {
     }
 
     /// Returns endpoint, key and accounting; `None` before the key is found.
-    pub(in crate::proxy) fn identity(&self) -> Option<&Identity> {
+    pub(crate) fn identity(&self) -> Option<&Identity> {
         match self {
             Phase::Authenticated(identity) => Some(identity),
             Phase::Asking(asking) => Some(&asking.identity),
@@ -249,7 +249,7 @@ impl Phase {
     }
 
     /// Returns the same as [`Self::identity`], mutably.
-    pub(in crate::proxy) fn identity_mut(&mut self) -> Option<&mut Identity> {
+    pub(crate) fn identity_mut(&mut self) -> Option<&mut Identity> {
         match self {
             Phase::Authenticated(identity) => Some(identity),
             Phase::Asking(asking) => Some(&mut asking.identity),
@@ -259,7 +259,7 @@ impl Phase {
     }
 
     /// Returns the routed request; `None` before a target is selected.
-    pub(in crate::proxy) fn routed(&self) -> Option<&RoutedRequest> {
+    pub(crate) fn routed(&self) -> Option<&RoutedRequest> {
         match self {
             Phase::Asking(asking) => Some(&asking.routed),
             Phase::Answering(answering) => Some(&answering.routed),
@@ -268,7 +268,7 @@ impl Phase {
     }
 
     /// Returns the same as [`Self::routed`], mutably.
-    pub(in crate::proxy) fn routed_mut(&mut self) -> Option<&mut RoutedRequest> {
+    pub(crate) fn routed_mut(&mut self) -> Option<&mut RoutedRequest> {
         match self {
             Phase::Asking(asking) => Some(&mut asking.routed),
             Phase::Answering(answering) => Some(&mut answering.routed),
@@ -277,7 +277,7 @@ impl Phase {
     }
 
     /// Returns the upstream response; `None` before its head has arrived.
-    pub(in crate::proxy) fn response(&self) -> Option<&UpstreamResponse> {
+    pub(crate) fn response(&self) -> Option<&UpstreamResponse> {
         match self {
             Phase::Answering(answering) => Some(&answering.response),
             _ => None,
@@ -285,7 +285,7 @@ impl Phase {
     }
 
     /// Returns the same as [`Self::response`], mutably.
-    pub(in crate::proxy) fn response_mut(&mut self) -> Option<&mut UpstreamResponse> {
+    pub(crate) fn response_mut(&mut self) -> Option<&mut UpstreamResponse> {
         match self {
             Phase::Answering(answering) => Some(&mut answering.response),
             _ => None,
@@ -294,7 +294,7 @@ impl Phase {
 }
 
 /// Internal error: a phase ran before the one that it depends on.
-pub(in crate::proxy) fn internal_error() -> Box<Error> {
+pub(crate) fn internal_error() -> Box<Error> {
     Error::new_in(pingora::ErrorType::InternalError)
 }
 

@@ -15,9 +15,9 @@ use super::context::Context;
 use super::invoke::complete_body;
 use super::phase::internal_error;
 use super::state::Gateway;
-use crate::proxy::driver::attempt;
-use crate::proxy::driver::fault::UNRESOLVED;
-use crate::proxy::driver::hooks::ExchangeHooks;
+use driver::attempt;
+use driver::fault::UNRESOLVED;
+use driver::hooks::ExchangeHooks;
 
 #[async_trait]
 impl ProxyHttp for Gateway {

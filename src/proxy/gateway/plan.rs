@@ -11,29 +11,29 @@ use super::context::Context;
 use super::remote_media::{MediaFault, may_need_fetch};
 use super::selection::{BodyRef, Selection};
 use super::stored::new_id;
-use crate::account::Losses;
-use crate::canonical::{RequestFeatures, Thinking};
-use crate::error::{ApiError, ErrorKind};
-use crate::job::{embed, rank};
-use crate::json::{Edit, JsonText};
-use crate::kv::Holder;
-use crate::proxy::Gateway;
-use crate::proxy::driver::offload::run_blocking_if_large;
-use crate::route::Target;
-use crate::translate::verbatim::Changes;
-use crate::translate::{
+use crate::Gateway;
+use codec::canonical::{RequestFeatures, Thinking};
+use codec::error::{ApiError, ErrorKind};
+use codec::job::{embed, rank};
+use codec::translate::verbatim::Changes;
+use codec::translate::{
     EncodeBlocked, Outgoing, StoreOptions, TranslateRequest, outgoing_sealed, outgoing_stored,
 };
-use crate::wire::chat::usage::UsageChunk;
-use crate::wire::codec::Loss;
-use crate::wire::content_last::edited_content_last;
-use crate::wire::features::leaks_envelope;
-use crate::wire::loss::{self, LossPolicy};
-use crate::wire::path::Action;
-use crate::wire::request::Body;
-use crate::wire::responses::stored::{StorageRequest, parse_storage};
-use crate::wire::spelling::{Betas, Respelling};
-use crate::wire::{Api, Format};
+use codec::wire::chat::usage::UsageChunk;
+use codec::wire::codec::Loss;
+use codec::wire::content_last::edited_content_last;
+use codec::wire::features::leaks_envelope;
+use codec::wire::loss::{self, LossPolicy};
+use codec::wire::path::Action;
+use codec::wire::request::Body;
+use codec::wire::responses::stored::{StorageRequest, parse_storage};
+use codec::wire::spelling::{Betas, Respelling};
+use codec::wire::{Api, Format};
+use driver::offload::run_blocking_if_large;
+use json::{Edit, JsonText};
+use routing::account::Losses;
+use routing::route::Target;
+use storage::kv::Holder;
 
 /// Losses that the warning header names.
 const WARNINGS: usize = 12;
@@ -41,7 +41,7 @@ const WARNINGS: usize = 12;
 const WARNING_NAME: usize = 64;
 
 impl Selection {
-    pub(in crate::proxy) fn target(&self) -> Result<&Target, ApiError> {
+    pub(crate) fn target(&self) -> Result<&Target, ApiError> {
         self.model
             .targets
             .get(self.index)
@@ -50,7 +50,7 @@ impl Selection {
 
     /// Builds the attempt of a body that is forwarded in the client's format. Edits set the model's upstream name, ask
     /// for usage, and respell members for the provider. Returns the losses of the respelling too.
-    pub(in crate::proxy) fn forward_verbatim(
+    pub(crate) fn forward_verbatim(
         self,
         name: &str,
         body: BodyRef<'_>,
@@ -99,7 +99,7 @@ impl Selection {
 
     /// Returns whether the whole body must be parsed before it can be forwarded in the client's format or made into a
     /// job.
-    pub(in crate::proxy) fn needs_parse(&self, body: &Body) -> bool {
+    pub(crate) fn needs_parse(&self, body: &Body) -> bool {
         let job =
             matches!(self.api, Api::Embeddings | Api::EmbedContent | Api::Rerank) || body.image.is_some();
         let is_edited = || self.target().is_ok_and(|target| self.may_be_respelled(body, target));
@@ -107,13 +107,13 @@ impl Selection {
     }
 
     /// Returns whether the provider's deviations from the chat format must be looked for in the body, in one piece.
-    pub(in crate::proxy) fn needs_adaptation(&self) -> bool {
+    pub(crate) fn needs_adaptation(&self) -> bool {
         self.api == Api::Chat && self.target().is_ok_and(|target| target.provider.needs_adaptation())
     }
 
     /// Returns whether the target takes what the body holds, in the client's format. If not, the body is encoded again in
     /// that format.
-    pub(in crate::proxy) fn accepts_verbatim(&self, body: &mut Body) -> bool {
+    pub(crate) fn accepts_verbatim(&self, body: &mut Body) -> bool {
         let Ok(target) = self.target() else { return true };
         if self.needs_adaptation() {
             // What another model has left in the conversation; members are judged below.
@@ -123,7 +123,7 @@ impl Selection {
                 return false;
             }
             let dialect = self.upstream_route.dialect(target);
-            return crate::wire::chat::request::fits(&body.text.make_contiguous(), &dialect);
+            return codec::wire::chat::request::fits(&body.text.make_contiguous(), &dialect);
         }
         if self.api == Api::Chat && self.upstream == Api::Chat && !self.asks {
             return self.accepts_edited(body, target);
@@ -161,7 +161,7 @@ impl Selection {
     }
 
     /// Builds the attempt with an empty body.
-    pub(in crate::proxy) fn into_attempt(self) -> Attempt {
+    pub(crate) fn into_attempt(self) -> Attempt {
         let action = self.action();
         Attempt {
             upstream_route: self.upstream_route,
@@ -215,7 +215,7 @@ impl Selection {
     }
 
     /// Builds the attempt of an embeddings request: the body is forwarded, or a job serves it.
-    pub(in crate::proxy) fn embeddings_attempt(
+    pub(crate) fn embeddings_attempt(
         self,
         name: &str,
         action: Option<Action>,
@@ -246,7 +246,7 @@ impl Selection {
     }
 
     /// Builds the attempt of a rerank request: a job.
-    pub(in crate::proxy) fn rerank_attempt(self, body: BodyRef<'_>) -> Result<Attempt, ApiError> {
+    pub(crate) fn rerank_attempt(self, body: BodyRef<'_>) -> Result<Attempt, ApiError> {
         let target = self.target()?;
         let asked = rank::RankRequest {
             body: body.into_contiguous(),
@@ -261,7 +261,7 @@ impl Selection {
 
 impl Gateway {
     /// Translates a body for a client that may continue a stored response and whose own response may be stored.
-    pub(in crate::proxy) async fn translate_stored(
+    pub(crate) async fn translate_stored(
         &self,
         ctx: &Context,
         chosen: Selection,
@@ -300,7 +300,7 @@ impl Gateway {
 
     /// Translates a body. If only the suffix of the model's name selects reasoning, it is encoded again in the same
     /// format.
-    pub(in crate::proxy) async fn translate(
+    pub(crate) async fn translate(
         &self,
         ctx: &Context,
         chosen: Selection,
@@ -413,7 +413,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns [`ErrorKind::Unsupported`] if an element is lost and the key refuses losses.
-    pub(in crate::proxy) fn apply_respelling_losses(
+    pub(crate) fn apply_respelling_losses(
         &self,
         ctx: &Context,
         format: Option<Format>,
@@ -434,7 +434,7 @@ impl Gateway {
     }
 
     /// Counts losses by element and policy.
-    pub(in crate::proxy) fn count_losses(&self, from: Format, to: Format, losses: &[Loss]) {
+    pub(crate) fn count_losses(&self, from: Format, to: Format, losses: &[Loss]) {
         for Loss { element, policy, .. } in losses {
             // Clients can invent element names. Only known ones become label values, so that the number of series is
             // bounded.

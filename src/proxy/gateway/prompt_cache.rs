@@ -11,15 +11,15 @@ use super::attempt::Attempt;
 use super::cache_plan::{CacheAction, CachePlan};
 use super::context::Context;
 use super::fallback::conversation;
-use crate::account::{Amount, CacheEffect};
-use crate::canonical::{CachePolicy, Usage};
-use crate::proxy::Gateway;
-use crate::proxy::driver::offload::run_blocking_if_large;
-use crate::route::affinity::fingerprint;
-use crate::route::cache_misses::CacheMiss;
-use crate::route::{Model, Target};
-use crate::wire::Api;
-use crate::wire::request::Body;
+use crate::Gateway;
+use codec::canonical::{CachePolicy, Usage};
+use codec::wire::Api;
+use codec::wire::request::Body;
+use driver::offload::run_blocking_if_large;
+use routing::account::{Amount, CacheEffect};
+use routing::route::affinity::fingerprint;
+use routing::route::cache_misses::CacheMiss;
+use routing::route::{Model, Target};
 
 /// Shortest prompt that every provider caches, in tokens. Some models cache shorter ones; OpenAI, Anthropic and Google
 /// name this number for most (documentation of November 2026).
@@ -34,7 +34,7 @@ pub(super) struct CachedPrompt<'b> {
 
 impl Context {
     /// Returns the prompt-cache policy of the request: the key's, or the model's.
-    pub(in crate::proxy) fn cache_policy(&self, model: &Model) -> CachePolicy {
+    pub(crate) fn cache_policy(&self, model: &Model) -> CachePolicy {
         self.key().and_then(|key| key.rules.prompt_cache).unwrap_or(model.prompt_cache)
     }
 
@@ -98,7 +98,7 @@ impl Gateway {
     }
 
     /// Counts a finished request with automatic prompt caching, and records whether its reads repay its writes.
-    pub(in crate::proxy) fn count_caching(&self, ctx: &Context, usage: &Usage) {
+    pub(crate) fn count_caching(&self, ctx: &Context, usage: &Usage) {
         let Some(attempt) = ctx.attempt().filter(|attempt| attempt.caching != CacheAction::Off) else {
             return;
         };

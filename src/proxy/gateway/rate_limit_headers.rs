@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 
 use super::billing::RateLimitStatus;
 use super::context::Context;
-use crate::canonical::time::rfc3339;
-use crate::error::ErrorKind;
-use crate::proxy::names;
-use crate::wire::Format;
+use codec::canonical::time::rfc3339;
+use codec::error::ErrorKind;
+use codec::wire::Format;
+use driver::names;
 
 /// Rate-limit headers of a response.
 type RateLimitHeaders = SmallVec<[(HeaderName, HeaderValue); 12]>;
@@ -21,7 +21,7 @@ type RateLimitHeaders = SmallVec<[(HeaderName, HeaderValue); 12]>;
 impl Context {
     /// Returns the rate-limit headers in the names of the client's format: OpenAI's for chat and responses, Anthropic's
     /// for messages. Google and AWS have none.
-    pub(in crate::proxy) fn rate_limit_headers(&self) -> RateLimitHeaders {
+    pub(crate) fn rate_limit_headers(&self) -> RateLimitHeaders {
         let mut shown = RateLimitHeaders::new();
         let remaining = self.phase.identity().and_then(|identity| identity.remaining.as_deref());
         let Some(lefts) = remaining else { return shown };
@@ -151,7 +151,7 @@ fn span(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::gateway::billing::BudgetStatus;
+    use crate::gateway::billing::BudgetStatus;
 
     #[test]
     fn rate_limit_reset_is_formatted_as_clients_expect() {

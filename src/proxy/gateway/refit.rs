@@ -9,15 +9,15 @@ use super::attempt::Attempt;
 use super::context::Context;
 use super::retry_state::{RetryState, RouteRequest};
 use super::selection::BodyRef;
-use crate::canonical::RequestFeatures;
-use crate::proxy::Gateway;
-use crate::proxy::upstream_route::UpstreamRoute;
-use crate::route::pick::PickRequest;
-use crate::wire::Api;
-use crate::wire::request::Body;
+use crate::Gateway;
+use crate::upstream_route::UpstreamRoute;
+use codec::canonical::RequestFeatures;
+use codec::wire::Api;
+use codec::wire::request::Body;
+use routing::route::pick::PickRequest;
 
 /// The client's request, to be adapted to the model.
-pub(in crate::proxy) struct Refit {
+pub(crate) struct Refit {
     /// Request and body, as another target would get them.
     state: RetryState,
     /// Index of the target.

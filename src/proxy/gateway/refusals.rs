@@ -1,9 +1,9 @@
 //! What the errors of several phases have in common.
 
-use crate::error::{ApiError, ErrorKind};
+use codec::error::{ApiError, ErrorKind};
 
 /// Cuts a client's text to 100 characters, for an error message.
-pub(in crate::proxy) fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     text.chars().take(100).collect()
 }
 

@@ -9,17 +9,17 @@ use tokio::task::JoinSet;
 use super::attempt::Attempt;
 use super::context::Context;
 use super::selection::Selection;
-use crate::canonical::Thinking;
-use crate::error::{ApiError, ErrorKind};
-use crate::json::JsonText;
-use crate::proxy::Gateway;
-use crate::proxy::body_memory::{MemoryPermit, RequestBudget, with_permit};
-use crate::proxy::client::fetch::FetchFault;
-use crate::proxy::driver::offload::run_blocking_if_large;
-use crate::translate::{
+use crate::Gateway;
+use crate::client::fetch::FetchFault;
+use codec::canonical::Thinking;
+use codec::error::{ApiError, ErrorKind};
+use codec::translate::{
     EncodeError, FetchedMedia, MediaAddress, RemoteParts, SignatureKey, StoreOptions, WantedMedia,
     remote_urls,
 };
+use driver::body_memory::{MemoryPermit, RequestBudget, with_permit};
+use driver::offload::run_blocking_if_large;
+use json::JsonText;
 
 /// URLs that are fetched for one request: more images than any provider accepts.
 const MAX_URLS: usize = 100;
@@ -33,7 +33,7 @@ const SHARED: usize = 64 * 1024;
 const BY_ADDRESS: [&str; 3] = ["image_url", "file_url", "audio"];
 
 /// Reason why a request was not translated.
-pub(in crate::proxy) enum MediaFault {
+pub(crate) enum MediaFault {
     /// The request is refused with this error.
     Rejected(ApiError),
     /// The request may contain URLs that must be fetched first.
@@ -49,13 +49,13 @@ impl From<ApiError> for MediaFault {
 }
 
 /// Returns whether a refusal may be due to media that is given by URL. False once media was fetched.
-pub(in crate::proxy) fn may_need_fetch(refused: &EncodeError, stored: &StoreOptions<'_>) -> bool {
+pub(crate) fn may_need_fetch(refused: &EncodeError, stored: &StoreOptions<'_>) -> bool {
     stored.media.0.is_empty() && refused.losses.iter().any(|loss| BY_ADDRESS.contains(&loss.element.as_ref()))
 }
 
 impl Gateway {
     /// Fetches the request's remote media and translates it again.
-    pub(in crate::proxy) async fn translate_with_media(
+    pub(crate) async fn translate_with_media(
         &self,
         ctx: &Context,
         stuck: (Selection, EncodeError),

@@ -13,20 +13,20 @@ use super::cors::CorsDecision;
 use super::early_response::is_array_stream;
 use super::request_encoding;
 use super::settle::Completion;
-use crate::error::{ApiError, ErrorKind, RetryAfter};
-use crate::job::BodyPieces;
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::driver::descriptors;
-use crate::proxy::driver::downstream::is_head_sent;
-use crate::proxy::driver::fault::{Fault, FaultBody};
-use crate::proxy::driver::reader::UNDECODABLE;
-use crate::proxy::names;
-use crate::route::Target;
-use crate::wire::error::ArrayState;
-use crate::wire::images::{self, reply::ImageReplyShape};
-use crate::wire::path::{self, Endpoint};
-use crate::wire::{Format, converse, count_tokens, error as wire_error, tasks};
+use crate::Client;
+use crate::Gateway;
+use codec::error::{ApiError, ErrorKind, RetryAfter};
+use codec::job::BodyPieces;
+use codec::wire::error::ArrayState;
+use codec::wire::images::{self, reply::ImageReplyShape};
+use codec::wire::path::{self, Endpoint};
+use codec::wire::{Format, converse, count_tokens, error as wire_error, tasks};
+use driver::descriptors;
+use driver::downstream::is_head_sent;
+use driver::fault::{Fault, FaultBody};
+use driver::names;
+use driver::reader::UNDECODABLE;
+use routing::route::Target;
 
 /// Time for which the rest of an unread request body is read, so that the client receives the response and not a reset.
 const LINGER: Duration = Duration::from_millis(500);
@@ -35,7 +35,7 @@ const LINGER_BYTES: usize = 4 << 20;
 
 impl Gateway {
     /// Sends status 200 with a JSON body.
-    pub(in crate::proxy) async fn reply_json(
+    pub(crate) async fn reply_json(
         &self,
         client: &mut Client,
         ctx: &mut Context,
@@ -50,7 +50,7 @@ impl Gateway {
 
     /// Sends a model listing. A header says whether the gateway serves the responses API over WebSocket, so that a client
     /// can be set up for it without an attempt to open one.
-    pub(in crate::proxy) async fn reply_listing(
+    pub(crate) async fn reply_listing(
         &self,
         client: &mut Client,
         ctx: &mut Context,
@@ -67,7 +67,7 @@ impl Gateway {
     }
 
     /// Sends status 200 with a JSON body, written piece by piece.
-    pub(in crate::proxy) async fn reply_pieces(
+    pub(crate) async fn reply_pieces(
         &self,
         client: &mut Client,
         ctx: &mut Context,
@@ -80,16 +80,12 @@ impl Gateway {
     }
 
     /// Answers a request for `/` or `/api/hello`, which some clients send to check that the server is up.
-    pub(in crate::proxy) async fn reply_root(
-        &self,
-        client: &mut Client,
-        ctx: &mut Context,
-    ) -> Result<bool, ApiError> {
+    pub(crate) async fn reply_root(&self, client: &mut Client, ctx: &mut Context) -> Result<bool, ApiError> {
         self.reply_json(client, ctx, Bytes::from_static(br#"{"service":"model-gateway"}"#)).await
     }
 
     /// Sends an error in the client's format. Writes nothing to a client that has disconnected.
-    pub(in crate::proxy) async fn reply_error(
+    pub(crate) async fn reply_error(
         &self,
         client: &mut Client,
         ctx: &mut Context,
@@ -114,7 +110,7 @@ impl Gateway {
     }
 
     /// Sends an error whose body is encoded already.
-    pub(in crate::proxy) async fn reply_refusal(
+    pub(crate) async fn reply_refusal(
         &self,
         client: &mut Client,
         ctx: &mut Context,
@@ -151,14 +147,14 @@ impl Gateway {
 
     /// Disables keep-alive while the process is about to stop: the response then says `Connection: close`, before the client
     /// sends another request on a connection that is about to close.
-    pub(in crate::proxy) fn close_if_stopping(&self, client: &mut Client) {
+    pub(crate) fn close_if_stopping(&self, client: &mut Client) {
         if self.shutdown.is_stopping() {
             client.set_keepalive(None);
         }
     }
 
     /// Records the error that ended a request.
-    pub(in crate::proxy) fn record_error(&self, ctx: &mut Context, error: &ApiError) {
+    pub(crate) fn record_error(&self, ctx: &mut Context, error: &ApiError) {
         ctx.record.error = Some(error.kind);
         ctx.record.status = error.status;
     }
@@ -183,7 +179,7 @@ impl Gateway {
     }
 
     /// Sends a response without a body.
-    pub(in crate::proxy) async fn write_empty(
+    pub(crate) async fn write_empty(
         &self,
         client: &mut Client,
         ctx: &mut Context,
@@ -245,12 +241,7 @@ impl Gateway {
     }
 
     /// Sends the error that ended a request to the client, if that is still possible.
-    pub(in crate::proxy) async fn fail(
-        &self,
-        client: &mut Client,
-        error: &Error,
-        ctx: &mut Context,
-    ) -> FailToProxy {
+    pub(crate) async fn fail(&self, client: &mut Client, error: &Error, ctx: &mut Context) -> FailToProxy {
         let failed = FailToProxy { error_code: 0, can_reuse_downstream: false };
         if ctx.record.error.is_some() {
             // The error was sent already, or the client has disconnected.
@@ -275,7 +266,7 @@ impl Gateway {
     }
 
     /// Ends a stream with an error in the client's format. Any other response is cut off by closing the connection.
-    pub(in crate::proxy) async fn abort_response(
+    pub(crate) async fn abort_response(
         &self,
         client: &mut Client,
         ctx: &mut Context,
@@ -326,7 +317,7 @@ fn client_status(ctx: &Context, error: &ApiError) -> u16 {
 }
 
 /// Creates a response head. Only valid status codes reach this function.
-pub(in crate::proxy) fn new_head(status: u16, headers: usize) -> Box<ResponseHeader> {
+pub(crate) fn new_head(status: u16, headers: usize) -> Box<ResponseHeader> {
     let fallback = http::StatusCode::INTERNAL_SERVER_ERROR;
     let status = http::StatusCode::from_u16(status).unwrap_or(fallback);
     match ResponseHeader::build_no_case(status, Some(headers)) {
@@ -340,7 +331,7 @@ pub(in crate::proxy) fn new_head(status: u16, headers: usize) -> Box<ResponseHea
 
 /// Creates the error response to a request that is not valid HTTP, in the format of its path. `target` is the target of the
 /// request in any form, if that much could be read: the headers, which some formats depend on, and an id are not known.
-pub(in crate::proxy) fn refusal(error: &ApiError, target: Option<&str>) -> (Box<ResponseHeader>, Bytes) {
+pub(crate) fn refusal(error: &ApiError, target: Option<&str>) -> (Box<ResponseHeader>, Bytes) {
     let target = target.unwrap_or("/");
     let target = target
         .split_once("://")
@@ -368,7 +359,7 @@ pub(in crate::proxy) fn refusal(error: &ApiError, target: Option<&str>) -> (Box<
 
 /// Adds the headers of every response: the request id under the names that the client's SDK reads, the rate-limit
 /// headers, and those about the target.
-pub(in crate::proxy) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context) {
+pub(crate) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context) {
     if let Ok(id) = HeaderValue::from_bytes(ctx.id.as_bytes()) {
         let format = ctx.error_format();
         if format == Format::Messages {
@@ -388,7 +379,7 @@ pub(in crate::proxy) fn add_own_headers(head: &mut ResponseHeader, ctx: &Context
 }
 
 /// Adds the headers that tell an SDK whether and when to retry.
-pub(in crate::proxy) fn add_error_headers(head: &mut ResponseHeader, error: &ApiError) {
+pub(crate) fn add_error_headers(head: &mut ResponseHeader, error: &ApiError) {
     let wait = error.retry_after.as_ref().map(RetryAfter::header_value);
     let wait = wait.and_then(|wait| HeaderValue::from_str(&wait).ok());
     if let Some(wait) = wait {
@@ -405,18 +396,18 @@ const fn reads_milliseconds(format: Format) -> bool {
 }
 
 /// Sets version HTTP/1.0 in the response to an HTTP/1.0 client.
-pub(in crate::proxy) fn set_version(head: &mut ResponseHeader, client: &Client) {
+pub(crate) fn set_version(head: &mut ResponseHeader, client: &Client) {
     if client.req_header().version < http::Version::HTTP_11 {
         head.set_version(http::Version::HTTP_10);
     }
 }
 
-pub(in crate::proxy) fn disconnect_error(error: &Error) -> ApiError {
+pub(crate) fn disconnect_error(error: &Error) -> ApiError {
     ApiError::new(ErrorKind::ClientGone, error.to_string())
 }
 
 /// Maps an error of Pingora to the client's error.
-pub(in crate::proxy) fn from_pingora(error: &Error) -> ApiError {
+pub(crate) fn from_pingora(error: &Error) -> ApiError {
     use ErrorType::*;
     if *error.esource() == ErrorSource::Downstream {
         return match error.etype() {
@@ -446,6 +437,6 @@ pub(in crate::proxy) fn from_pingora(error: &Error) -> ApiError {
 
 /// Returns the error for a response that broke off. An error inside a stream has no status, so clients decide by its words
 /// whether they repeat the request: OpenCode 1.18.33 by these, which OpenAI's server errors have too.
-pub(in crate::proxy) fn broken_off(kind: ErrorKind, what: &str) -> ApiError {
+pub(crate) fn broken_off(kind: ErrorKind, what: &str) -> ApiError {
     ApiError::new(kind, format!("{what} Please retry your request."))
 }

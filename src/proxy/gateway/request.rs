@@ -20,34 +20,34 @@ use super::request_id::RequestId;
 use super::retry_state::RouteRequest;
 use super::signed_request::{authenticate_signed, is_signed, verify_signature};
 use super::trace::RequestTrace;
-use crate::account::Key;
-use crate::account::estimate::InputEstimate;
-use crate::canonical::CachePolicy;
-use crate::cloud::sigv4::PayloadHasher;
-use crate::error::{ApiError, ErrorKind};
-use crate::json::JsonText;
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::body_memory::MemoryPermit;
-use crate::proxy::driver::downstream::{is_head_sent, run_while_connected};
-use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
-use crate::proxy::driver::offload::{LARGE_BODY, run_blocking_if_large};
-use crate::proxy::names;
-use crate::proxy::websocket::handshake;
-use crate::proxy::websocket::origin::RequestOrigin;
-use crate::route::pick::{Policy, mask};
-use crate::route::{Named, RoutingTable, Target, upstream_api};
-use crate::wire::form;
-use crate::wire::images::reply::ImageReplyShape;
-use crate::wire::models::Hints;
-use crate::wire::path::{self, Action, Endpoint};
-use crate::wire::request::{Body, BodyReader};
-use crate::wire::tasks::TaskEndpoint;
-use crate::wire::{Api, Format};
+use crate::Client;
+use crate::Gateway;
+use crate::websocket::handshake;
+use crate::websocket::origin::RequestOrigin;
+use cloud::sigv4::PayloadHasher;
+use codec::canonical::CachePolicy;
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::form;
+use codec::wire::images::reply::ImageReplyShape;
+use codec::wire::models::Hints;
+use codec::wire::path::{self, Action, Endpoint};
+use codec::wire::request::{Body, BodyReader};
+use codec::wire::tasks::TaskEndpoint;
+use codec::wire::{Api, Format};
+use driver::body_memory::MemoryPermit;
+use driver::downstream::{is_head_sent, run_while_connected};
+use driver::header_timeout::HeaderTimeoutStream;
+use driver::names;
+use driver::offload::{LARGE_BODY, run_blocking_if_large};
+use json::JsonText;
+use routing::account::Key;
+use routing::account::estimate::InputEstimate;
+use routing::route::pick::{Policy, mask};
+use routing::route::{Named, RoutingTable, Target, upstream_api};
 
 impl Gateway {
     /// Starts a request whose head has arrived: sets its id, its time-outs and the connection's keep-alive.
-    pub(in crate::proxy) fn start_request(&self, client: &mut Client, ctx: &mut Context) {
+    pub(crate) fn start_request(&self, client: &mut Client, ctx: &mut Context) {
         if let Some(guarded) = client.stream().and_then(HeaderTimeoutStream::of) {
             guarded.head_complete();
         }
@@ -73,7 +73,7 @@ impl Gateway {
     }
 
     /// Handles a request up to its first upstream attempt. True if the response was sent here already.
-    pub(in crate::proxy) async fn prepare_request(
+    pub(crate) async fn prepare_request(
         &self,
         client: &mut Client,
         ctx: &mut Context,
@@ -275,7 +275,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns [`ErrorKind::Overloaded`] if the budget is exhausted.
-    pub(in crate::proxy) fn charge_memory(&self, body: Bytes) -> Result<Bytes, ApiError> {
+    pub(crate) fn charge_memory(&self, body: Bytes) -> Result<Bytes, ApiError> {
         let length = body.len();
         self.memory.charge(body, length).ok_or_else(ApiError::overloaded)
     }
@@ -374,7 +374,7 @@ fn is_provider_version((name, value): (&http::HeaderName, &http::HeaderValue)) -
 
 /// Returns whether an endpoint is served without a reservation. For the others the reservation checks the account.
 fn is_unreserved(endpoint: &Endpoint) -> bool {
-    use crate::wire::video::VideoEndpoint as Video;
+    use codec::wire::video::VideoEndpoint as Video;
     match endpoint {
         Endpoint::Models | Endpoint::Model { .. } => true,
         Endpoint::Response { .. } | Endpoint::ResponseItems { .. } => true,
@@ -391,10 +391,7 @@ fn is_unreserved(endpoint: &Endpoint) -> bool {
 ///
 /// # Errors
 /// Returns [`ErrorKind::UnsupportedMediaType`] for a form at an endpoint that accepts only JSON.
-pub(in crate::proxy) fn check_media(
-    head: &RequestHeader,
-    endpoint: &Endpoint,
-) -> Result<Option<String>, ApiError> {
+pub(crate) fn check_media(head: &RequestHeader, endpoint: &Endpoint) -> Result<Option<String>, ApiError> {
     let kind = head.headers.get(http::header::CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
     if endpoint.accepts_forms()
         && let Some(boundary) = std::str::from_utf8(kind).ok().and_then(form::boundary)
@@ -408,7 +405,7 @@ pub(in crate::proxy) fn check_media(
 }
 
 /// Resolves a model name. The error is `UnknownModel`, or `ModelNotPermitted` if the key may not use the model.
-pub(in crate::proxy) fn resolve_model<'t>(
+pub(crate) fn resolve_model<'t>(
     routes: &'t RoutingTable,
     ctx: &mut Context,
     name: &str,

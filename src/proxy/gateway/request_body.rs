@@ -8,13 +8,13 @@ use pingora::ErrorType;
 
 use super::context::Context;
 use super::request_encoding::{RequestDecoder, content_coding, too_large};
-use crate::error::{ApiError, ErrorKind};
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::body_memory::MemoryPermit;
-use crate::proxy::driver::chunks::Misframed;
-use crate::proxy::driver::encoding::ContentCoding;
-use crate::proxy::driver::yielding::TransferTurn;
+use crate::Client;
+use crate::Gateway;
+use codec::error::{ApiError, ErrorKind};
+use driver::body_memory::MemoryPermit;
+use driver::chunks::Misframed;
+use driver::encoding::ContentCoding;
+use driver::yielding::TransferTurn;
 
 /// Minimum rate of a request body in bytes per second, once it has taken longer than two of its time-outs. Below that of
 /// the slowest mobile networks, and above what holds requests open cheaply: nginx, hyper and HAProxy have none, Apache's
@@ -29,7 +29,7 @@ impl Gateway {
     /// Returns [`ErrorKind::UnsupportedEncoding`] for an unsupported content coding, [`ErrorKind::BodyTooLarge`] beyond
     /// `limit`, [`ErrorKind::BodyTimeout`] for a slow client, [`ErrorKind::Overloaded`] if the memory budget is
     /// exhausted, [`ErrorKind::InvalidField`] for invalid framing or compressed data, and the errors of `take`.
-    pub(in crate::proxy) async fn read_pieces(
+    pub(crate) async fn read_pieces(
         &self,
         client: &mut Client,
         ctx: &mut Context,

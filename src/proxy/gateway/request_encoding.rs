@@ -8,8 +8,8 @@ use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
 use super::refusals::short;
-use crate::error::{ApiError, ErrorKind};
-use crate::proxy::driver::encoding::{ContentCoding, ContentDecoder, DecodeError};
+use codec::error::{ApiError, ErrorKind};
+use driver::encoding::{ContentCoding, ContentDecoder, DecodeError};
 
 /// Accepted codings, for the `accept-encoding` header of a refusal (RFC 9110, section 12.5.3).
 pub(super) const ACCEPTED: &str = "zstd, gzip, deflate, br";

@@ -4,20 +4,20 @@ use http::{HeaderMap, HeaderValue};
 use rand::Rng as _;
 use smallvec::SmallVec;
 
-use crate::proxy::names;
-use crate::wire::Format;
+use codec::wire::Format;
+use driver::names;
 
 /// Longest client request id that is adopted, in bytes.
 const MAX_CLIENT_ID: usize = 128;
 
 /// Request id: the client's own, or a random one.
 #[derive(Clone, Debug, Default)]
-pub(in crate::proxy) struct RequestId(SmallVec<[u8; 40]>);
+pub(crate) struct RequestId(SmallVec<[u8; 40]>);
 
 impl RequestId {
     /// Adopts the client's `x-request-id` if it has 1 to 128 bytes, all of them letters, digits or `-_.:/+=`. Generates
     /// an id otherwise.
-    pub(in crate::proxy) fn choose(client: Option<&[u8]>) -> Self {
+    pub(crate) fn choose(client: Option<&[u8]>) -> Self {
         let harmless = |id: &&[u8]| {
             (1..=MAX_CLIENT_ID).contains(&id.len())
                 && id.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte))
@@ -43,11 +43,11 @@ impl RequestId {
         RequestId(id)
     }
 
-    pub(in crate::proxy) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    pub(in crate::proxy) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }

@@ -19,23 +19,23 @@ use super::reply::broken_off;
 use super::request_id::add_ids;
 use super::response_in_progress::ResponseInProgress;
 use super::spans;
-use crate::canonical::RequestFeatures;
-use crate::error::{ApiError, ErrorKind, RetryAfter};
-use crate::proxy::Gateway;
-use crate::proxy::client::call::error_status;
-use crate::proxy::driver::encoding::ContentCoding;
-use crate::proxy::driver::fault::{Fault, FaultBody};
-use crate::proxy::driver::reader::MAX_ERROR_BODY;
-use crate::proxy::names;
-use crate::proxy::upstream_route::redact_secrets;
-use crate::translate::invoke_stream::InvokeStream;
-use crate::translate::invoke_writer::InvokeWriter;
-use crate::translate::translated::Route;
-use crate::translate::verbatim::Arrival;
-use crate::translate::{Exchange, StreamError, Translated, Verbatim};
-use crate::wire::error::{self as wire_error, ProviderError};
-use crate::wire::path::Action;
-use crate::wire::{Api, Format, converse, messages};
+use crate::Gateway;
+use crate::client::call::error_status;
+use crate::upstream_route::redact_secrets;
+use codec::canonical::RequestFeatures;
+use codec::error::{ApiError, ErrorKind, RetryAfter};
+use codec::translate::invoke_stream::InvokeStream;
+use codec::translate::invoke_writer::InvokeWriter;
+use codec::translate::translated::Route;
+use codec::translate::verbatim::Arrival;
+use codec::translate::{Exchange, StreamError, Translated, Verbatim};
+use codec::wire::error::{self as wire_error, ProviderError};
+use codec::wire::path::Action;
+use codec::wire::{Api, Format, converse, messages};
+use driver::encoding::ContentCoding;
+use driver::fault::{Fault, FaultBody};
+use driver::names;
+use driver::reader::MAX_ERROR_BODY;
 
 /// Upstream response headers that are forwarded to the client.
 const FORWARDED_HEADERS: [HeaderName; 6] = [
@@ -49,11 +49,7 @@ const FORWARDED_HEADERS: [HeaderName; 6] = [
 
 impl Gateway {
     /// Handles the upstream response head: chooses between a stream, a whole document and an error.
-    pub(in crate::proxy) fn on_response_head(
-        &self,
-        head: &ResponseHeader,
-        ctx: &mut Context,
-    ) -> pingora::Result<()> {
+    pub(crate) fn on_response_head(&self, head: &ResponseHeader, ctx: &mut Context) -> pingora::Result<()> {
         ctx.record.head_received_at = Some(std::time::Instant::now());
         let status = head.status.as_u16();
         ctx.record.upstream_status = Some(status);
@@ -158,7 +154,7 @@ impl Gateway {
     }
 
     /// Builds the response head for the client, without the framing of its body.
-    pub(in crate::proxy) fn client_head(&self, provider: &ResponseHeader, ctx: &Context) -> ResponseHeader {
+    pub(crate) fn client_head(&self, provider: &ResponseHeader, ctx: &Context) -> ResponseHeader {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = provider.status;
         // A new map: other headers of the provider describe its own connection (framing, coding, cookies).
@@ -230,12 +226,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns a [`Fault`] if the response cannot continue, and at the end of an error response.
-    pub(in crate::proxy) fn filter_piece(
-        &self,
-        piece: Bytes,
-        end: bool,
-        ctx: &mut Context,
-    ) -> pingora::Result<Bytes> {
+    pub(crate) fn filter_piece(&self, piece: Bytes, end: bool, ctx: &mut Context) -> pingora::Result<Bytes> {
         let result = match ctx.phase.response_mut() {
             Some(UpstreamResponse::Stream(passing)) => self.forward_stream(passing, piece, end),
             Some(UpstreamResponse::Whole(passing, body)) => self.forward_whole(passing, body, piece, end),
@@ -408,7 +399,7 @@ impl Gateway {
     }
 
     /// Returns the client's error for an error frame inside a 200 response, with the status that fits it.
-    pub(in crate::proxy) fn first_frame(&self, ctx: &Context, frame: &[u8]) -> ApiError {
+    pub(crate) fn first_frame(&self, ctx: &Context, frame: &[u8]) -> ApiError {
         let reported = ProviderError::decode(frame);
         let status = reported.status();
         let mut error = wire_error::from_provider(status, reported, None);
@@ -447,7 +438,7 @@ fn collect_error(body: &mut BytesMut, piece: &[u8]) {
 }
 
 /// Adds the headers that stop intermediate proxies from caching or buffering a stream.
-pub(in crate::proxy) fn disable_buffering(ours: &mut HeaderMap) {
+pub(crate) fn disable_buffering(ours: &mut HeaderMap) {
     ours.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // nginx buffers a proxied response unless this header forbids it: the client would get the stream in lumps.
     ours.insert(names::X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
@@ -457,7 +448,7 @@ pub(in crate::proxy) fn disable_buffering(ours: &mut HeaderMap) {
 const EVENT_STREAM: &str = "application/vnd.amazon.eventstream";
 
 /// Returns the media type of a stream that is no JSON array.
-pub(in crate::proxy) const fn stream_type(format: Format) -> &'static str {
+pub(crate) const fn stream_type(format: Format) -> &'static str {
     match format {
         Format::Converse => EVENT_STREAM,
         _ => "text/event-stream; charset=utf-8",

@@ -4,40 +4,40 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use crate::canonical::{Product, Usage};
-use crate::proxy::body_memory::MemoryPermit;
-use crate::translate::invoke_stream::InvokeStream;
-use crate::translate::invoke_writer::InvokeWriter;
-use crate::translate::{Exchange, StreamError};
+use codec::canonical::{Product, Usage};
+use codec::translate::invoke_stream::InvokeStream;
+use codec::translate::invoke_writer::InvokeWriter;
+use codec::translate::{Exchange, StreamError};
+use driver::body_memory::MemoryPermit;
 
 /// Response that the gateway made itself, as far as accounting and logging need it.
 #[derive(Debug)]
-pub(in crate::proxy) struct SynthesizedResponse {
-    pub(in crate::proxy) usage: Usage,
+pub(crate) struct SynthesizedResponse {
+    pub(crate) usage: Usage,
     /// Products that are charged besides tokens.
-    pub(in crate::proxy) products: Vec<Product>,
+    pub(crate) products: Vec<Product>,
     /// Whether the gateway counted some of the usage itself.
-    pub(in crate::proxy) counted: bool,
+    pub(crate) counted: bool,
 }
 
 /// Response in progress: the exchange that reads or translates it, and the memory that it holds.
-pub(in crate::proxy) struct ResponseInProgress {
-    pub(in crate::proxy) exchange: Exchange,
+pub(crate) struct ResponseInProgress {
+    pub(crate) exchange: Exchange,
     /// Held bytes of the provider's response: all of a document; of a stream those received since its last output.
-    pub(in crate::proxy) buffered_bytes: usize,
+    pub(crate) buffered_bytes: usize,
     /// Memory permit of these bytes.
-    pub(in crate::proxy) memory_permit: Option<MemoryPermit>,
+    pub(crate) memory_permit: Option<MemoryPermit>,
     /// When the client received the first content of a stream that this one continues. `None` if it continues none, or
     /// one without content.
-    pub(in crate::proxy) continued_content: Option<Instant>,
+    pub(crate) continued_content: Option<Instant>,
     /// Reader of an event stream of InvokeModel, before the exchange. `None` for all other responses.
-    pub(in crate::proxy) invoked: Option<Box<InvokeStream>>,
+    pub(crate) invoked: Option<Box<InvokeStream>>,
     /// Writer of an event stream of InvokeModel, behind the exchange. `None` for clients of all other endpoints.
-    pub(in crate::proxy) writer: Option<Box<InvokeWriter>>,
+    pub(crate) writer: Option<Box<InvokeWriter>>,
 }
 
 impl ResponseInProgress {
-    pub(in crate::proxy) fn new(exchange: Exchange) -> Self {
+    pub(crate) fn new(exchange: Exchange) -> Self {
         ResponseInProgress {
             exchange,
             buffered_bytes: 0,
@@ -52,7 +52,7 @@ impl ResponseInProgress {
     ///
     /// # Errors
     /// Returns the fault if the response cannot continue, with the bytes before it that are still to be forwarded.
-    pub(in crate::proxy) fn feed(&mut self, piece: Bytes, end: bool) -> Result<Bytes, (StreamError, Bytes)> {
+    pub(crate) fn feed(&mut self, piece: Bytes, end: bool) -> Result<Bytes, (StreamError, Bytes)> {
         match self.feed_exchange(piece, end) {
             Ok(out) => Ok(self.write(out)),
             Err((error, rest)) => Err((error, self.write(rest))),
@@ -60,7 +60,7 @@ impl ResponseInProgress {
     }
 
     /// Puts output of the exchange into the framing that the client expects.
-    pub(in crate::proxy) fn write(&mut self, out: Bytes) -> Bytes {
+    pub(crate) fn write(&mut self, out: Bytes) -> Bytes {
         let ResponseInProgress { exchange, writer: Some(writer), .. } = self else { return out };
         if out.is_empty() {
             return out;

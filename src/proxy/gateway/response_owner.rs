@@ -9,13 +9,13 @@ use sha2::{Digest as _, Sha256};
 use super::claims::Claims;
 use super::context::Context;
 use super::stored::{PREVIOUS, previous_not_found, unavailable};
-use crate::account::Key;
-use crate::error::{ApiError, ErrorKind};
-use crate::kv::{Holder, StoreKey};
-use crate::proxy::Gateway;
-use crate::store::StoreError;
-use crate::wire::Api;
-use crate::wire::request::Body;
+use crate::Gateway;
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::Api;
+use codec::wire::request::Body;
+use routing::account::Key;
+use storage::kv::{Holder, StoreKey};
+use storage::store::StoreError;
 
 /// Maximum time that the end of a response waits for its owner to be stored.
 const STORE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ impl Gateway {
     /// Returns [`ErrorKind::UnknownResponse`] if one belongs to another owner, or has no known owner and the
     /// configuration refuses those; [`ErrorKind::InvalidField`] for an unreadable id; and an error if the store is
     /// unavailable.
-    pub(in crate::proxy) async fn check_response_owner(
+    pub(crate) async fn check_response_owner(
         &self,
         ctx: &Context,
         by: &Key,
@@ -109,7 +109,7 @@ impl Gateway {
 
     /// Sends the owner of a response to the store as soon as the provider has sent the id, because a client that leaves
     /// before the end knows the id too. Only the first call with a known id has an effect.
-    pub(in crate::proxy) fn claim(&self, ctx: &mut Context) {
+    pub(crate) fn claim(&self, ctx: &mut Context) {
         let claims = ctx.phase.routed().and_then(|routed| routed.claims.as_ref());
         if claims.is_none_or(|claims| !claims.pending.is_empty()) {
             return;
@@ -133,7 +133,7 @@ impl Gateway {
 
     /// Waits until the owners are stored, before the end of the response is sent, so that the owner can continue from
     /// it at any gateway, and other keys cannot. A failure is logged; the client gets its response anyway.
-    pub(in crate::proxy) async fn await_claims(&self, ctx: &mut Context) {
+    pub(crate) async fn await_claims(&self, ctx: &mut Context) {
         self.claim(ctx);
         let claims = ctx.phase.routed_mut().and_then(|routed| routed.claims.take());
         let Some(claims) = claims else { return };

@@ -14,24 +14,24 @@ use super::response_in_progress::ResponseInProgress;
 use super::retry_state::RetryState;
 use super::settle::Completion;
 use super::suspended::SuspendedResponse;
-use crate::error::ApiError;
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::driver::downstream::run_while_connected;
-use crate::proxy::driver::downstream::write;
-use crate::proxy::driver::hooks::ExchangeHooks as _;
-use crate::proxy::driver::outcome::{ExchangeOutcome, failed};
-use crate::route::blame::{Blame, RetryDecision, classify};
-use crate::route::candidates::RetryRefusal;
-use crate::route::pick::mask;
-use crate::route::{Target, upstream_api};
-use crate::telemetry::facts::EventKind;
-use crate::translate::resume::{Continuation, Prefill, TranscriptLimits, Unfit, transcript_limits};
-use crate::translate::translated::Route;
-use crate::translate::verbatim::Arrival;
-use crate::translate::{Exchange, TranslateRequest};
-use crate::wire::path::Action;
-use crate::wire::{Api, Format};
+use crate::Client;
+use crate::Gateway;
+use codec::error::ApiError;
+use codec::translate::resume::{Continuation, Prefill, TranscriptLimits, Unfit, transcript_limits};
+use codec::translate::translated::Route;
+use codec::translate::verbatim::Arrival;
+use codec::translate::{Exchange, TranslateRequest};
+use codec::wire::path::Action;
+use codec::wire::{Api, Format};
+use driver::downstream::run_while_connected;
+use driver::downstream::write;
+use driver::hooks::ExchangeHooks as _;
+use driver::outcome::{ExchangeOutcome, failed};
+use observe::telemetry::facts::EventKind;
+use routing::route::blame::{Blame, RetryDecision, classify};
+use routing::route::candidates::RetryRefusal;
+use routing::route::pick::mask;
+use routing::route::{Target, upstream_api};
 
 /// Reason why no target continues, as a metric label.
 type ResumeFault = &'static str;
@@ -55,12 +55,12 @@ impl Context {
     }
 
     /// Returns whether another target could continue the response.
-    pub(in crate::proxy) fn can_resume(&self) -> bool {
+    pub(crate) fn can_resume(&self) -> bool {
         self.is_resumable() && self.stream().is_some_and(|passing| passing.exchange.unfit().is_none())
     }
 
     /// Records a transcript of the stream if another target may have to continue it.
-    pub(in crate::proxy) fn record_transcript(&self, exchange: &mut Exchange) {
+    pub(crate) fn record_transcript(&self, exchange: &mut Exchange) {
         if self.is_resumable() {
             exchange.record_transcript();
         }
@@ -124,7 +124,7 @@ impl Context {
     }
 
     /// Restores the response that was set aside: no target continues it.
-    pub(in crate::proxy) fn restore_suspended(&mut self) {
+    pub(crate) fn restore_suspended(&mut self) {
         let Some(suspended) = self.phase.take_suspended() else { return };
         let SuspendedResponse { exchange, first_content, detail, .. } = *suspended;
         self.phase.answer(UpstreamResponse::Stream(Box::new(ResponseInProgress::new(exchange))));
@@ -151,7 +151,7 @@ impl Gateway {
     /// # Errors
     /// Returns [`ExchangeOutcome`] if no target continues: the error for the client, or the completed response if the
     /// client's token limit is reached.
-    pub(in crate::proxy) async fn resume_stream(
+    pub(crate) async fn resume_stream(
         &self,
         client: &mut Client,
         ctx: &mut Context,
@@ -250,7 +250,7 @@ impl Gateway {
     }
 
     /// Returns the exchange that continues the response which was set aside.
-    pub(in crate::proxy) fn resumed_exchange(
+    pub(crate) fn resumed_exchange(
         &self,
         plan: &Attempt,
         translation: &Translation,

@@ -2,32 +2,32 @@
 
 use std::sync::Arc;
 
-use crate::canonical::Thinking;
-use crate::json::EscapedString;
-use crate::provider::ToolBetas;
-use crate::route::Model;
-use crate::route::candidates::Candidates;
-use crate::route::pick::PickRequest;
-use crate::wire::Api;
-use crate::wire::path::Action;
-use crate::wire::request::Body;
+use codec::canonical::Thinking;
+use codec::provider::ToolBetas;
+use codec::wire::Api;
+use codec::wire::path::Action;
+use codec::wire::request::Body;
+use json::EscapedString;
+use routing::route::Model;
+use routing::route::candidates::Candidates;
+use routing::route::pick::PickRequest;
 
 /// Routing input: the properties of a request that do not depend on the target.
 #[derive(Clone, Copy)]
-pub(in crate::proxy) struct RouteRequest<'w> {
-    pub(in crate::proxy) model: &'w Arc<Model>,
+pub(crate) struct RouteRequest<'w> {
+    pub(crate) model: &'w Arc<Model>,
     /// Name of the model in the request.
-    pub(in crate::proxy) name: &'w str,
+    pub(crate) name: &'w str,
     /// Alias that names the model; responses have it as well. `None` if the request has none.
-    pub(in crate::proxy) alias: Option<&'w Arc<EscapedString>>,
-    pub(in crate::proxy) thinking: Thinking,
-    pub(in crate::proxy) api: Api,
-    pub(in crate::proxy) action: Option<Action>,
-    pub(in crate::proxy) label: &'static str,
+    pub(crate) alias: Option<&'w Arc<EscapedString>>,
+    pub(crate) thinking: Thinking,
+    pub(crate) api: Api,
+    pub(crate) action: Option<Action>,
+    pub(crate) label: &'static str,
     /// Hash of the client's session header, where affinity or prompt caching needs it. `None` if it sent none.
-    pub(in crate::proxy) session: Option<u64>,
+    pub(crate) session: Option<u64>,
     /// Beta features of the header that decide which members of tools a target takes.
-    pub(in crate::proxy) tool_betas: ToolBetas,
+    pub(crate) tool_betas: ToolBetas,
 }
 
 impl RouteRequest<'_> {
@@ -44,20 +44,20 @@ impl RouteRequest<'_> {
 
 /// Retry state: what the next attempt needs, until the client has received its first byte. `None` for a model with one
 /// target.
-pub(in crate::proxy) struct RetryState {
-    pub(in crate::proxy) model: Arc<Model>,
+pub(crate) struct RetryState {
+    pub(crate) model: Arc<Model>,
     /// Name of the model in the request; `None` if it is the model's id.
     name: Option<Box<str>>,
     alias: Option<Arc<EscapedString>>,
-    pub(in crate::proxy) thinking: Thinking,
-    pub(in crate::proxy) api: Api,
-    pub(in crate::proxy) action: Option<Action>,
+    pub(crate) thinking: Thinking,
+    pub(crate) api: Api,
+    pub(crate) action: Option<Action>,
     label: &'static str,
     session: Option<u64>,
     tool_betas: ToolBetas,
-    pub(in crate::proxy) body: Box<Body>,
+    pub(crate) body: Box<Body>,
     /// Targets tried, limits of retries, and the best error so far.
-    pub(in crate::proxy) candidates: Candidates,
+    pub(crate) candidates: Candidates,
 }
 
 impl RetryState {

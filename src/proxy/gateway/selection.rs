@@ -4,21 +4,21 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use super::cache_plan::CachePlan;
-use crate::canonical::{Dialect, RequestFeatures};
-use crate::json::{EscapedString, JsonRope, JsonText};
-use crate::provider::ToolBetas;
-use crate::proxy::upstream_route::UpstreamRoute;
-use crate::route::target_handle::TargetPermit;
-use crate::route::{Model, Target, stop_sequence_api, upstream_api};
-use crate::translate::CompactionOptions;
-use crate::translate::verbatim::Changes;
-use crate::wire::Api;
-use crate::wire::path::Action;
-use crate::wire::request::Body;
-use crate::wire::spelling::Betas;
+use crate::upstream_route::UpstreamRoute;
+use codec::canonical::{Dialect, RequestFeatures};
+use codec::provider::ToolBetas;
+use codec::translate::CompactionOptions;
+use codec::translate::verbatim::Changes;
+use codec::wire::Api;
+use codec::wire::path::Action;
+use codec::wire::request::Body;
+use codec::wire::spelling::Betas;
+use json::{EscapedString, JsonRope, JsonText};
+use routing::route::target_handle::TargetPermit;
+use routing::route::{Model, Target, stop_sequence_api, upstream_api};
 
 /// Request body, owned where it is used up or borrowed where it may have to be sent again.
-pub(in crate::proxy) enum BodyRef<'b> {
+pub(crate) enum BodyRef<'b> {
     Owned(Box<Body>),
     Borrowed(&'b mut Body),
 }
@@ -34,7 +34,7 @@ impl BodyRef<'_> {
 
     /// Returns the text in one piece. A body that may have to be sent again has it in one piece from then on, so that it is
     /// in memory once.
-    pub(in crate::proxy) fn into_contiguous(self) -> JsonText {
+    pub(crate) fn into_contiguous(self) -> JsonText {
         match self {
             BodyRef::Owned(body) => body.text.into_contiguous(),
             BodyRef::Borrowed(body) => body.text.make_contiguous(),
@@ -63,30 +63,30 @@ impl DerefMut for BodyRef<'_> {
 }
 
 /// Selected target of a request, with the client's and the upstream API.
-pub(in crate::proxy) struct Selection {
-    pub(in crate::proxy) model: Arc<Model>,
+pub(crate) struct Selection {
+    pub(crate) model: Arc<Model>,
     /// Alias that names the model in the request. `None` if it has none.
-    pub(in crate::proxy) alias: Option<Arc<EscapedString>>,
-    pub(in crate::proxy) index: usize,
+    pub(crate) alias: Option<Arc<EscapedString>>,
+    pub(crate) index: usize,
     /// Concurrency permit at the target. `None` for a request that is not subject to the target's limits.
-    pub(in crate::proxy) permit: Option<TargetPermit>,
-    pub(in crate::proxy) upstream_route: Arc<UpstreamRoute>,
+    pub(crate) permit: Option<TargetPermit>,
+    pub(crate) upstream_route: Arc<UpstreamRoute>,
     /// The API that the client speaks.
-    pub(in crate::proxy) api: Api,
+    pub(crate) api: Api,
     /// The API of the upstream request.
-    pub(in crate::proxy) upstream: Api,
-    pub(in crate::proxy) action: Option<Action>,
-    pub(in crate::proxy) stream: bool,
+    pub(crate) upstream: Api,
+    pub(crate) action: Option<Action>,
+    pub(crate) stream: bool,
     /// Beta features that decide which members of tools the target takes.
-    pub(in crate::proxy) tool_betas: ToolBetas,
+    pub(crate) tool_betas: ToolBetas,
     /// What the body is adapted to: what the target refuses, without what the provider is asked about first.
-    pub(in crate::proxy) refuses: RequestFeatures,
+    pub(crate) refuses: RequestFeatures,
     /// Whether the client's own choice of the target is tried first, so that members of its request are left to the provider.
-    pub(in crate::proxy) asks: bool,
+    pub(crate) asks: bool,
     /// Prompt caching that is added to the body.
-    pub(in crate::proxy) caching: CachePlan,
+    pub(crate) caching: CachePlan,
     /// Compaction by the gateway; `None` for all other requests.
-    pub(in crate::proxy) compaction: Option<CompactionOptions>,
+    pub(crate) compaction: Option<CompactionOptions>,
 }
 
 impl Selection {
@@ -132,8 +132,8 @@ impl Selection {
         }
         let spelled = body.respelled(&dialect);
         let text = body.text.clone().edited(&spelled.edits).into_contiguous();
-        let fits = |text: &str| crate::wire::chat::request::fits(text, &dialect);
-        !spelled.encode_again && crate::json::from_utf8(&text).is_ok_and(fits)
+        let fits = |text: &str| codec::wire::chat::request::fits(text, &dialect);
+        !spelled.encode_again && json::from_utf8(&text).is_ok_and(fits)
     }
 
     /// Returns the name of the model in the response.
@@ -148,7 +148,7 @@ impl Selection {
 }
 
 /// Returns the API to use at a target, and the beta features to enable in a header.
-pub(in crate::proxy) fn resolve_upstream_api(target: Option<&Target>, api: Api, body: &Body) -> (Api, Betas) {
+pub(crate) fn resolve_upstream_api(target: Option<&Target>, api: Api, body: &Body) -> (Api, Betas) {
     let upstream = target.and_then(|target| upstream_api(target, api)).unwrap_or(api);
     let needs_responses =
         |target: &Target| body.has_tools() && target.rules().needs_responses_for_tools(body.effort_setting());

@@ -3,20 +3,20 @@
 use http::HeaderValue;
 
 use super::context::Context;
-use crate::account::price::Terms;
-use crate::account::{Key, Losses, TierFallback, TierPolicy};
-use crate::canonical::{ServiceTier, TierRequest, TierSet, Usage};
-use crate::error::{ApiError, ErrorKind};
-use crate::proxy::Gateway;
-use crate::route::{Model, Target};
-use crate::wire::codec::Loss;
-use crate::wire::loss::LossPolicy;
-use crate::wire::request::Body;
+use crate::Gateway;
+use codec::canonical::{ServiceTier, TierRequest, TierSet, Usage};
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::codec::Loss;
+use codec::wire::loss::LossPolicy;
+use codec::wire::request::Body;
+use routing::account::price::Terms;
+use routing::account::{Key, Losses, TierFallback, TierPolicy};
+use routing::route::{Model, Target};
 
 impl Context {
     /// Returns the terms on which a target served this usage: the service tier and region that the response states, or
     /// else those that the request asked for.
-    pub(in crate::proxy) fn terms(&self, target: Option<&Target>, usage: &Usage) -> Terms {
+    pub(crate) fn terms(&self, target: Option<&Target>, usage: &Usage) -> Terms {
         let asked = self.phase.identity().map(|identity| identity.asked).unwrap_or_default();
         let states_tier = target.is_none_or(|target| target.provider.states_tier);
         let region = usage.region.unwrap_or(asked.region);
@@ -28,7 +28,7 @@ impl Context {
     }
 
     /// Returns the value of the warning header: what the attempt and the permitted tiers changed. `None` for nothing.
-    pub(in crate::proxy) fn warning(&self) -> Option<HeaderValue> {
+    pub(crate) fn warning(&self) -> Option<HeaderValue> {
         let own = self.attempt().and_then(|plan| plan.warning.as_ref());
         let changed = self.phase.identity().and_then(|identity| identity.changed_tier);
         match (own, changed) {
@@ -55,7 +55,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns [`ErrorKind::TierNotPermitted`] for a tier that is not permitted.
-    pub(in crate::proxy) fn permit_tier(
+    pub(crate) fn permit_tier(
         &self,
         ctx: &mut Context,
         model: &Model,
@@ -115,7 +115,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns [`ErrorKind::UnpricedModel`].
-    pub(in crate::proxy) fn check_price(&self, key: &Key, model: &Model, at: i64) -> Result<(), ApiError> {
+    pub(crate) fn check_price(&self, key: &Key, model: &Model, at: i64) -> Result<(), ApiError> {
         if !self.refuse_unpriced || key.account.is_none() || !model.is_unpriced(at) {
             return Ok(());
         }

@@ -11,15 +11,15 @@ use super::billing::{Accounting, ChargedUsage, RequestCharges};
 use super::context::Context;
 use super::phase::UpstreamResponse;
 use super::response_in_progress::{ResponseInProgress, SynthesizedResponse};
-use crate::account::UsageBound;
-use crate::canonical::{Product, Usage};
-use crate::error::ErrorKind;
-use crate::ledger::wal::PendingWrite;
-use crate::ledger::{Settled, UsageRecord};
-use crate::proxy::Gateway;
-use crate::proxy::driver::provider_socket::steering::SteerInbox;
-use crate::store::StoreError;
-use crate::wire::watch::StreamEnd;
+use crate::Gateway;
+use codec::canonical::{Product, Usage};
+use codec::error::ErrorKind;
+use codec::wire::watch::StreamEnd;
+use driver::provider_socket::steering::SteerInbox;
+use routing::account::UsageBound;
+use storage::ledger::wal::PendingWrite;
+use storage::ledger::{Settled, UsageRecord};
+use storage::store::StoreError;
 
 /// Longest time for which the end of a response waits for the confirmation of its charge. Usually that takes
 /// microseconds. If the disk stalls and the end were sent before, the charge could be lost when the process ends.
@@ -27,7 +27,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a request ends, for its charge.
 #[derive(Clone, Copy)]
-pub(in crate::proxy) enum Completion<'r> {
+pub(crate) enum Completion<'r> {
     /// The end of the response is about to be sent.
     Complete,
     /// The end of the response will not be sent.
@@ -38,7 +38,7 @@ pub(in crate::proxy) enum Completion<'r> {
 
 /// Settlement of a request: the caller waits for its confirmation, reports that in the background, or drops it.
 #[must_use = "a failed charge must be reported"]
-pub(in crate::proxy) struct Settlement(Option<Settled>);
+pub(crate) struct Settlement(Option<Settled>);
 
 impl Settlement {
     /// Nothing is settled.
@@ -48,7 +48,7 @@ impl Settlement {
 impl Context {
     /// Charges the request and writes its usage record. Every end of a request comes here; only the first call finds
     /// charges, and has an effect.
-    pub(in crate::proxy) fn settle(&mut self, completion: Completion<'_>) -> Settlement {
+    pub(crate) fn settle(&mut self, completion: Completion<'_>) -> Settlement {
         if let (Completion::Complete, Some(attempt)) = (completion, self.attempt_mut())
             && let Some(permit) = &mut attempt.permit
         {
@@ -116,7 +116,7 @@ impl Context {
     }
 
     /// Ends the accounting of a request whose task continues at the provider. `cost` is the possible cost in nano-units.
-    pub(in crate::proxy) fn transfer_to_task(&mut self, cost: i64) {
+    pub(crate) fn transfer_to_task(&mut self, cost: i64) {
         if let Some(charges) = self.take_charges() {
             charges.transfer_to_task(&self.active.billing, cost);
         }
@@ -239,7 +239,7 @@ impl Drop for Context {
 
 impl Gateway {
     /// Whether the end of the response is about to be sent. In a stream the last frame may precede the end of the body.
-    pub(in crate::proxy) fn is_final_piece(&self, ctx: &Context, end: bool) -> bool {
+    pub(crate) fn is_final_piece(&self, ctx: &Context, end: bool) -> bool {
         let terminated = |passing: &ResponseInProgress| {
             let is_terminated = ctx.record.stream && passing.exchange.meter().end() == StreamEnd::Terminated;
             // A steered response may have a successor, which the type of its last event does not tell.
@@ -249,7 +249,7 @@ impl Gateway {
     }
 
     /// Settles a response whose end is about to be sent: its last frame, or the end of the body. Settles nothing before.
-    pub(in crate::proxy) fn settle_at_end(&self, ctx: &mut Context, end: bool) -> Settlement {
+    pub(crate) fn settle_at_end(&self, ctx: &mut Context, end: bool) -> Settlement {
         if !self.is_final_piece(ctx, end) {
             return Settlement::NONE;
         }
@@ -261,7 +261,7 @@ impl Gateway {
 
     /// Settles a request and waits for the confirmation, before its client receives the end of the response or the
     /// error. Without a confirmation the client gets its response nevertheless.
-    pub(in crate::proxy) async fn settle(&self, ctx: &mut Context, completion: Completion<'_>) {
+    pub(crate) async fn settle(&self, ctx: &mut Context, completion: Completion<'_>) {
         let settlement = ctx.settle(completion);
         if let Some(pending) = self.unconfirmed(ctx, settlement) {
             // Boxed: few settlements have to be waited for.
@@ -270,11 +270,7 @@ impl Gateway {
     }
 
     /// Returns a settlement that is still being written. Reports one whose outcome is known.
-    pub(in crate::proxy) fn unconfirmed(
-        &self,
-        ctx: &Context,
-        settlement: Settlement,
-    ) -> Option<PendingWrite> {
+    pub(crate) fn unconfirmed(&self, ctx: &Context, settlement: Settlement) -> Option<PendingWrite> {
         match settlement.0? {
             Settled::Known(outcome) => {
                 self.report_settlement(ctx.id.as_str(), outcome);
@@ -285,13 +281,13 @@ impl Gateway {
     }
 
     /// Waits for the confirmation of a settlement.
-    pub(in crate::proxy) async fn await_settlement(&self, ctx: &Context, pending: PendingWrite) {
+    pub(crate) async fn await_settlement(&self, ctx: &Context, pending: PendingWrite) {
         let outcome = pending.within(SETTLE_TIMEOUT).await;
         self.report_settlement(ctx.id.as_str(), outcome);
     }
 
     /// Settles a request that is over, without waiting for the confirmation.
-    pub(in crate::proxy) fn settle_in_background(&self, ctx: &mut Context) {
+    pub(crate) fn settle_in_background(&self, ctx: &mut Context) {
         let settlement = ctx.settle(Completion::Incomplete);
         if let Some(pending) = self.unconfirmed(ctx, settlement) {
             let (gateway, request) = (self.clone(), ctx.id.clone());

@@ -11,10 +11,10 @@ use pingora::http::RequestHeader;
 
 use super::auth::{conflicting_keys, extract_key, set_key};
 use super::context::Context;
-use crate::account::Key;
-use crate::cloud::sigv4::{PayloadHash, Presented, SignatureError, SigningDate, is_normalized};
-use crate::error::{ApiError, ErrorKind};
-use crate::wire::path::{self, Endpoint};
+use cloud::sigv4::{PayloadHash, Presented, SignatureError, SigningDate, is_normalized};
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::path::{self, Endpoint};
+use routing::account::Key;
 
 /// Signing name of the service that the gateway stands for.
 const SERVICE: &str = "bedrock";
@@ -23,7 +23,7 @@ const MISMATCH: &str = "The request signature we calculated does not match the s
                         Secret Access Key and signing method. Consult the service documentation for details.";
 
 /// Returns whether a request has a signature of AWS. Clients of other endpoints never sign.
-pub(in crate::proxy) fn is_signed(head: &RequestHeader, endpoint: &Endpoint) -> bool {
+pub(crate) fn is_signed(head: &RequestHeader, endpoint: &Endpoint) -> bool {
     matches!(endpoint, Endpoint::Converse { .. } | Endpoint::Invoke { .. })
         && authorization(head).is_some_and(Presented::is_present)
 }
@@ -33,10 +33,7 @@ pub(in crate::proxy) fn is_signed(head: &RequestHeader, endpoint: &Endpoint) -> 
 /// # Errors
 /// Returns the error for the client if the access key is unknown, disabled or expired, if the signature is malformed or
 /// too old, or if the request has an API key too.
-pub(in crate::proxy) fn authenticate_signed(
-    head: &RequestHeader,
-    ctx: &mut Context,
-) -> Result<Arc<Key>, ApiError> {
+pub(crate) fn authenticate_signed(head: &RequestHeader, ctx: &mut Context) -> Result<Arc<Key>, ApiError> {
     if extract_key(head)?.is_some() {
         return Err(conflicting_keys("authorization", "an API key header"));
     }
@@ -73,7 +70,7 @@ pub(in crate::proxy) fn authenticate_signed(
 ///
 /// # Errors
 /// Returns [`ErrorKind::InvalidSignature`] if it is not the signature of this request with the secret of its access key.
-pub(in crate::proxy) fn verify_signature(
+pub(crate) fn verify_signature(
     head: &RequestHeader,
     ctx: &Context,
     payload: &PayloadHash,
@@ -95,7 +92,7 @@ pub(in crate::proxy) fn verify_signature(
 }
 
 /// Returns the error for a request without a key whose signature is in its URL. `None` for any other request.
-pub(in crate::proxy) fn missing_signature(head: &RequestHeader) -> Option<ApiError> {
+pub(crate) fn missing_signature(head: &RequestHeader) -> Option<ApiError> {
     path::query_value(head.uri.query(), "X-Amz-Signature")?;
     Some(refused("Presigned requests are not supported: send the signature in the authorization header."))
 }

@@ -5,17 +5,17 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, header};
 
-use crate::canonical::time::unix_seconds;
-use crate::error::RetryAfter;
-use crate::proxy::names;
-use crate::wire::Format;
+use codec::canonical::time::unix_seconds;
+use codec::error::RetryAfter;
+use codec::wire::Format;
+use driver::names;
 
 /// Maximum of a parsed span: the longest limit of a provider is daily.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// Returns when an error response permits a retry: `retry-after-ms` (OpenAI and Azure, in milliseconds), which is more
 /// precise, else `retry-after`.
-pub(in crate::proxy) fn retry_delay(headers: &HeaderMap) -> Option<RetryAfter> {
+pub(crate) fn retry_delay(headers: &HeaderMap) -> Option<RetryAfter> {
     let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let millis = text(&names::RETRY_AFTER_MS).and_then(|text| text.trim().parse::<f64>().ok());
     match millis.and_then(|millis| span(millis / 1_000.0)) {
@@ -26,7 +26,7 @@ pub(in crate::proxy) fn retry_delay(headers: &HeaderMap) -> Option<RetryAfter> {
 
 /// Returns the names of the headers with the remaining requests and tokens of a provider's rate limits, each with that of
 /// its reset.
-pub(in crate::proxy) const fn quota_headers(format: Format) -> [(HeaderName, HeaderName); 2] {
+pub(crate) const fn quota_headers(format: Format) -> [(HeaderName, HeaderName); 2] {
     match format {
         Format::Messages => [
             (names::ANTHROPIC_RATELIMIT_REQUESTS_REMAINING, names::ANTHROPIC_RATELIMIT_REQUESTS_RESET),
@@ -41,7 +41,7 @@ pub(in crate::proxy) const fn quota_headers(format: Format) -> [(HeaderName, Hea
 
 /// Returns when the exhausted rate limits of an error response are reset. `None` if its headers name none. `now` is the
 /// Unix time in seconds.
-pub(in crate::proxy) fn quota_reset(headers: &HeaderMap, format: Format, now: i64) -> Option<RetryAfter> {
+pub(crate) fn quota_reset(headers: &HeaderMap, format: Format, now: i64) -> Option<RetryAfter> {
     let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let exhausted =
         quota_headers(format).into_iter().filter(|(left, _)| text(left).map(str::trim) == Some("0"));
@@ -50,7 +50,7 @@ pub(in crate::proxy) fn quota_reset(headers: &HeaderMap, format: Format, now: i6
 }
 
 /// Parses a `retry-after` header (RFC 9110, 10.2.3): seconds or a date. `None` if it is neither.
-pub(in crate::proxy) fn retry_after(text: &str) -> Option<Duration> {
+pub(crate) fn retry_after(text: &str) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<f64>() {
         return span(seconds);
@@ -61,7 +61,7 @@ pub(in crate::proxy) fn retry_after(text: &str) -> Option<Duration> {
 
 /// Parses the time until a rate limit is reset. OpenAI sends a time span (`6m0s`, `20ms`), Anthropic a point in time,
 /// others seconds. `now` is the Unix time in seconds. `None` if the text is none of these.
-pub(in crate::proxy) fn until_reset(text: &str, now: i64) -> Option<Duration> {
+pub(crate) fn until_reset(text: &str, now: i64) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<f64>() {
         return span(seconds);

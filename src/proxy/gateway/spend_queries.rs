@@ -5,14 +5,14 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::store::StoreError;
+use storage::store::StoreError;
 
 /// Receiver of the outcome of a query; the value is `None` until the query has ended.
 pub(super) type QueryReceiver = watch::Receiver<Option<Result<(), StoreError>>>;
 
 /// State of the spend queries.
 #[derive(Debug, Default)]
-pub(in crate::proxy) struct SpendQueries(pub(super) Mutex<SpendState>);
+pub(crate) struct SpendQueries(pub(super) Mutex<SpendState>);
 
 #[derive(Debug, Default)]
 pub(super) struct SpendState {

@@ -11,12 +11,12 @@ use super::billing::Billing;
 use super::context::Context;
 use super::phase::Identity;
 use super::spend_queries::QueryReceiver;
-use crate::error::ApiError;
-use crate::limits::{Calendar, LimitState, Scope, UsageLimits};
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::driver::downstream::client_gone;
-use crate::store::StoreError;
+use crate::Client;
+use crate::Gateway;
+use codec::error::ApiError;
+use driver::downstream::client_gone;
+use routing::limits::{Calendar, LimitState, Scope, UsageLimits};
+use storage::store::StoreError;
 
 /// Maximum time of the query; no request waits longer.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -85,11 +85,7 @@ async fn outcome(mut told: QueryReceiver) -> Result<(), StoreError> {
 
 impl Gateway {
     /// Waits until the spend is loaded, if the key or its account has a spend limit, or until the client disconnects.
-    pub(in crate::proxy) async fn await_spend(
-        &self,
-        client: &mut Client,
-        ctx: &Context,
-    ) -> Result<(), ApiError> {
+    pub(crate) async fn await_spend(&self, client: &mut Client, ctx: &Context) -> Result<(), ApiError> {
         let identity = ctx.phase.identity().filter(|identity| identity.needs_admission());
         let Some(Identity { key, .. }) = identity else { return Ok(()) };
         let wants = |limits: &UsageLimits, gauge: &LimitState| limits.has_spend() && gauge.needs_spend();
@@ -111,7 +107,7 @@ impl Gateway {
     }
 
     /// Loads the spend and sets it in the limit states that count it.
-    pub(in crate::proxy) async fn load_spend(
+    pub(crate) async fn load_spend(
         &self,
         generation: u64,
         limited: &[(Scope, &Arc<str>, &UsageLimits, &Arc<LimitState>)],

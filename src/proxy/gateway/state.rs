@@ -16,30 +16,30 @@ use super::compaction_seal::CompactionSecret;
 use super::cors::CorsPolicy;
 use super::drained::DrainedTargets;
 use super::join_hints::JoinHints;
-use crate::account::{Network, TrustedProxies};
-use crate::config::{CorsRule, Limits};
-use crate::kv::{OwnerStore, Store, TaskStore};
-use crate::ledger::Ledger;
-use crate::metrics::Metrics;
-use crate::metrics::access_log::AccessLog;
-use crate::metrics::live::LiveRequests;
-use crate::proxy::body_memory::BodyMemory;
-use crate::proxy::client::UpstreamClient;
-use crate::proxy::client::probe_results::ProbeResults;
-use crate::proxy::credentials::registry::CredentialRegistry;
-use crate::proxy::driver::connection::Connections;
-use crate::proxy::driver::dns::{self, Resolver};
-use crate::proxy::driver::offload::Offload;
-use crate::proxy::driver::shutdown::Shutdown;
-use crate::proxy::endpoints::task::service::TaskService;
-use crate::route::cache_lifetime::CacheLifetimeTable;
-use crate::route::cache_misses::CacheMissTable;
-use crate::route::cache_yield::CacheYieldTable;
-use crate::route::sticky::StickyTable;
-use crate::snapshot::Snapshot;
-use crate::supervise::Supervisor;
-use crate::sync::SummedLimit;
-use crate::telemetry::Telemetry;
+use crate::client::UpstreamClient;
+use crate::client::probe_results::ProbeResults;
+use crate::credentials::registry::CredentialRegistry;
+use crate::endpoints::task::service::TaskService;
+use config::{CorsRule, Limits};
+use driver::body_memory::BodyMemory;
+use driver::connection::Connections;
+use driver::dns::{self, Resolver};
+use driver::offload::Offload;
+use driver::shutdown::Shutdown;
+use observe::metrics::Metrics;
+use observe::metrics::access_log::AccessLog;
+use observe::metrics::live::LiveRequests;
+use observe::telemetry::Telemetry;
+use routing::account::{Network, TrustedProxies};
+use routing::route::cache_lifetime::CacheLifetimeTable;
+use routing::route::cache_misses::CacheMissTable;
+use routing::route::cache_yield::CacheYieldTable;
+use routing::route::sticky::StickyTable;
+use routing::snapshot::Snapshot;
+use storage::kv::{OwnerStore, Store, TaskStore};
+use storage::ledger::Ledger;
+use sync::SummedLimit;
+use sync::supervise::Supervisor;
 
 /// Maximum time that the process waits for the ledger to close at its end.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -50,50 +50,50 @@ pub struct Gateway(Arc<GatewayInner>);
 
 /// Shared state of [`Gateway`].
 pub struct GatewayInner {
-    pub(in crate::proxy) live: ArcSwap<ActiveSnapshot>,
-    pub(in crate::proxy) limits: Limits,
+    pub(crate) live: ArcSwap<ActiveSnapshot>,
+    pub(crate) limits: Limits,
     /// `limits.requests`.
-    pub(in crate::proxy) request_limit: SummedLimit,
+    pub(crate) request_limit: SummedLimit,
     /// Permits of open WebSockets. `None` if the responses API is not served over WebSocket.
-    pub(in crate::proxy) websockets: Option<Arc<Semaphore>>,
-    pub(in crate::proxy) trusted_proxies: TrustedProxies,
+    pub(crate) websockets: Option<Arc<Semaphore>>,
+    pub(crate) trusted_proxies: TrustedProxies,
     /// Rules for web pages of other origins. `None` if there are none.
-    pub(in crate::proxy) cors: Option<CorsPolicy>,
-    pub(in crate::proxy) connections: Arc<Connections>,
-    pub(in crate::proxy) resolver: Resolver,
-    pub(in crate::proxy) metrics: Arc<Metrics>,
-    pub(in crate::proxy) access_log: Arc<AccessLog>,
-    pub(in crate::proxy) live_requests: Arc<LiveRequests>,
+    pub(crate) cors: Option<CorsPolicy>,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) resolver: Resolver,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) access_log: Arc<AccessLog>,
+    pub(crate) live_requests: Arc<LiveRequests>,
     /// Telemetry. `None` if nothing is exported.
-    pub(in crate::proxy) telemetry: Option<GatewayTelemetry>,
-    pub(in crate::proxy) shutdown: Arc<Shutdown>,
-    pub(in crate::proxy) store: Option<Arc<dyn Store>>,
-    pub(in crate::proxy) billing: Arc<Billing>,
-    pub(in crate::proxy) tasks: TaskService,
-    pub(in crate::proxy) owners: Arc<dyn OwnerStore>,
-    pub(in crate::proxy) refuse_foreign: bool,
-    pub(in crate::proxy) refuse_unpriced: bool,
+    pub(crate) telemetry: Option<GatewayTelemetry>,
+    pub(crate) shutdown: Arc<Shutdown>,
+    pub(crate) store: Option<Arc<dyn Store>>,
+    pub(crate) billing: Arc<Billing>,
+    pub(crate) tasks: TaskService,
+    pub(crate) owners: Arc<dyn OwnerStore>,
+    pub(crate) refuse_foreign: bool,
+    pub(crate) refuse_unpriced: bool,
     /// Secret of the compaction items that the gateway makes.
-    pub(in crate::proxy) compaction_secret: CompactionSecret,
-    pub(in crate::proxy) memory: BodyMemory,
-    pub(in crate::proxy) offload: Offload,
-    pub(in crate::proxy) join_hints: JoinHints,
+    pub(crate) compaction_secret: CompactionSecret,
+    pub(crate) memory: BodyMemory,
+    pub(crate) offload: Offload,
+    pub(crate) join_hints: JoinHints,
     /// Client for the gateway's own requests: jobs, tasks, health checks and remote media.
-    pub(in crate::proxy) upstream_client: UpstreamClient,
-    pub(in crate::proxy) sticky_table: StickyTable,
-    pub(in crate::proxy) cache_yields: CacheYieldTable,
-    pub(in crate::proxy) cache_lifetimes: CacheLifetimeTable,
-    pub(in crate::proxy) cache_misses: CacheMissTable,
-    pub(in crate::proxy) probe_results: ProbeResults,
+    pub(crate) upstream_client: UpstreamClient,
+    pub(crate) sticky_table: StickyTable,
+    pub(crate) cache_yields: CacheYieldTable,
+    pub(crate) cache_lifetimes: CacheLifetimeTable,
+    pub(crate) cache_misses: CacheMissTable,
+    pub(crate) probe_results: ProbeResults,
     /// Short-lived credentials of providers, which a reload keeps.
-    pub(in crate::proxy) credentials: CredentialRegistry,
-    pub(in crate::proxy) supervisor: Arc<Supervisor>,
+    pub(crate) credentials: CredentialRegistry,
+    pub(crate) supervisor: Arc<Supervisor>,
     /// Pingora's modules: none.
-    pub(in crate::proxy) modules: HttpModules,
+    pub(crate) modules: HttpModules,
     /// Targets that operators have drained. Locked while a snapshot is installed.
-    pub(in crate::proxy) drained_targets: Mutex<DrainedTargets>,
+    pub(crate) drained_targets: Mutex<DrainedTargets>,
     /// Notifies of each installed configuration snapshot.
-    pub(in crate::proxy) reloads: tokio::sync::watch::Sender<()>,
+    pub(crate) reloads: tokio::sync::watch::Sender<()>,
 }
 
 /// Telemetry, and which requests it concerns.
@@ -111,11 +111,11 @@ pub struct GatewayTelemetry {
 
 /// Reference to a gateway that does not keep it.
 #[derive(Clone)]
-pub(in crate::proxy) struct WeakGateway(Weak<GatewayInner>);
+pub(crate) struct WeakGateway(Weak<GatewayInner>);
 
 impl WeakGateway {
     /// Returns the gateway. `None` if it is dropped.
-    pub(in crate::proxy) fn upgrade(&self) -> Option<Gateway> {
+    pub(crate) fn upgrade(&self) -> Option<Gateway> {
         self.0.upgrade().map(Gateway)
     }
 }
@@ -236,13 +236,13 @@ impl Gateway {
     }
 
     /// Returns a reference that does not keep the gateway.
-    pub(in crate::proxy) fn downgrade(&self) -> WeakGateway {
+    pub(crate) fn downgrade(&self) -> WeakGateway {
         WeakGateway(Arc::downgrade(&self.0))
     }
 
     /// Returns why the gateway is not ready, for `/readyz`: a supervised thread has panicked and is not running again
     /// yet, or the ledger has a fault. `None` if it is ready.
-    pub(in crate::proxy) fn readiness_fault(&self) -> Option<String> {
+    pub(crate) fn readiness_fault(&self) -> Option<String> {
         if let Some(thread) = self.supervisor.down() {
             return Some(format!("the thread {thread} is down"));
         }
@@ -251,7 +251,7 @@ impl Gateway {
     }
 
     /// Updates the counters of thread restarts from the supervisor.
-    pub(in crate::proxy) fn refresh_threads(&self) {
+    pub(crate) fn refresh_threads(&self) {
         for (thread, restarts) in self.supervisor.restarts() {
             let counter = self.metrics.thread_restarts.with_label_values(&[thread]);
             counter.inc_by(restarts.saturating_sub(counter.get()));
@@ -260,7 +260,7 @@ impl Gateway {
 
     /// Closes the ledger at the end of the process: flushes what is settled and returns unused leases. Waits at most
     /// [`CLOSING`] for a server; what is not flushed then is left to the next process.
-    pub(in crate::proxy) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         let Some(ledger) = &self.billing.ledger else { return };
         if let Err(error) = ledger.close().within(CLOSING).await {
             tracing::warn!(%error, "not all usage is written to the ledger; the next process writes the rest");
@@ -296,7 +296,7 @@ impl Gateway {
 
     /// Drains a target in all models, or ends that. Returns the previous snapshot, or `None` if nothing changes: a
     /// drained target has no weight in a snapshot of its own, so that requests need not check for it.
-    pub(in crate::proxy) fn set_drained(
+    pub(crate) fn set_drained(
         &self,
         provider: &str,
         model: &str,

@@ -2,15 +2,15 @@
 
 use super::context::Context;
 use super::phase::UpstreamResponse;
-use crate::ledger::AccountId;
-use crate::proxy::Gateway;
-use crate::proxy::driver::provider_socket::steering::Payer;
-use crate::translate::Exchange;
+use crate::Gateway;
+use codec::translate::Exchange;
+use driver::provider_socket::steering::Payer;
+use storage::ledger::AccountId;
 
 impl Gateway {
     /// Lets the client send input during a response that it gets as the provider sends it. A translated one has no place
     /// for a successor.
-    pub(in crate::proxy) fn permit_steering(&self, ctx: &Context) {
+    pub(crate) fn permit_steering(&self, ctx: &Context) {
         let Some(inbox) = ctx.origin.inbox() else { return };
         let Some(UpstreamResponse::Stream(passing)) = ctx.phase.response() else { return };
         if !matches!(passing.exchange, Exchange::Verbatim(_)) {

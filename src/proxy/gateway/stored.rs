@@ -10,15 +10,15 @@ use rand::Rng as _;
 
 use super::attempt::ResponseStorage;
 use super::context::Context;
-use crate::error::{ApiError, ErrorKind};
-use crate::json::with_whole_characters;
-use crate::kv::{Found, Holder, Store, StoredResponse};
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::store::{Pending, StoreError};
-use crate::wire::path::{self, Endpoint};
-use crate::wire::responses::references::is_own_response;
-use crate::wire::responses::stored::{self, ItemPage};
+use crate::Client;
+use crate::Gateway;
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::path::{self, Endpoint};
+use codec::wire::responses::references::is_own_response;
+use codec::wire::responses::stored::{self, ItemPage};
+use json::with_whole_characters;
+use storage::kv::{Found, Holder, Store, StoredResponse};
+use storage::store::{Pending, StoreError};
 
 /// Maximum time that the end of a response waits until the response is stored. The client did not ask for a longer
 /// wait.
@@ -31,14 +31,14 @@ const MAX_PAGE: usize = 100;
 pub(super) const PREVIOUS: &str = "previous_response_id";
 
 /// Returns a new response id: unique, with 128 random bits, so that it cannot be guessed.
-pub(in crate::proxy) fn new_id() -> String {
+pub(crate) fn new_id() -> String {
     let mut random = rand::rng();
     format!("resp_{:016x}{:016x}", random.next_u64(), random.next_u64())
 }
 
 impl Gateway {
     /// Returns whether responses are stored.
-    pub(in crate::proxy) fn stores_responses(&self) -> bool {
+    pub(crate) fn stores_responses(&self) -> bool {
         self.store.as_ref().is_some_and(|store| store.stores_responses())
     }
 
@@ -46,11 +46,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns [`ErrorKind::UnknownResponse`] if the account has no response with this id.
-    pub(in crate::proxy) async fn conversation(
-        &self,
-        ctx: &Context,
-        id: &str,
-    ) -> Result<Option<String>, ApiError> {
+    pub(crate) async fn conversation(&self, ctx: &Context, id: &str) -> Result<Option<String>, ApiError> {
         let Some(store) = self.store.as_deref() else { return Ok(None) };
         let Some(found) = self.load_stored(store, ctx, id).await? else {
             return Err(previous_not_found(id));
@@ -65,7 +61,7 @@ impl Gateway {
     }
 
     /// Returns who has stored a response with this id in the gateway, from the point of view of the request's account.
-    pub(in crate::proxy) async fn holder(&self, ctx: &Context, id: &str) -> Result<Holder, ApiError> {
+    pub(crate) async fn holder(&self, ctx: &Context, id: &str) -> Result<Holder, ApiError> {
         // Ids of providers cost no query.
         let store = self.store.as_deref().filter(|store| store.stores_responses() && is_own_response(id));
         let Some(store) = store else { return Ok(Holder::NoAccount) };
@@ -76,7 +72,7 @@ impl Gateway {
 
     /// Starts to store a complete response. The caller waits for the result before it sends the end of the response.
     /// `None` if the response is not to be stored.
-    pub(in crate::proxy) fn store_response(&self, ctx: &mut Context) -> Option<Pending<()>> {
+    pub(crate) fn store_response(&self, ctx: &mut Context) -> Option<Pending<()>> {
         let store = self.store.as_deref()?;
         let document = ctx.response_in_progress_mut()?.exchange.take_document()?;
         let keep = ctx.attempt_mut()?.translation.as_mut()?.storage.take()?;
@@ -85,7 +81,7 @@ impl Gateway {
     }
 
     /// Waits until a response is stored. A failure is logged; the client gets its response anyway.
-    pub(in crate::proxy) async fn await_stored(&self, ctx: &Context, pending: Pending<()>) {
+    pub(crate) async fn await_stored(&self, ctx: &Context, pending: Pending<()>) {
         let outcome = pending.within(STORE_TIMEOUT).await;
         self.count_store("keep", &outcome);
         if let Err(error) = outcome {
@@ -95,7 +91,7 @@ impl Gateway {
     }
 
     /// Serves a stored response: its document, its input items, or its deletion.
-    pub(in crate::proxy) async fn reply_stored(
+    pub(crate) async fn reply_stored(
         &self,
         client: &mut Client,
         ctx: &mut Context,
@@ -154,7 +150,7 @@ impl Gateway {
     }
 
     /// Counts a store operation, and updates the gauge of the store's size.
-    pub(in crate::proxy) fn count_store<T>(&self, operation: &'static str, outcome: &Result<T, StoreError>) {
+    pub(crate) fn count_store<T>(&self, operation: &'static str, outcome: &Result<T, StoreError>) {
         let result = outcome.as_ref().err().map_or("done", StoreError::label);
         self.metrics.store_operations.with_label_values(&[operation, result]).inc();
         if let Some(store) = &self.store {
@@ -165,12 +161,12 @@ impl Gateway {
 
 /// Returns the owner name that responses are stored under: the key's account, or else the key's name, so that one
 /// secret may replace another.
-pub(in crate::proxy) fn account(ctx: &Context) -> String {
+pub(crate) fn account(ctx: &Context) -> String {
     ctx.key().map_or_else(String::new, |key| key.owner().to_owned())
 }
 
 pub(super) fn text(bytes: &Bytes) -> Result<&str, ApiError> {
-    crate::json::from_utf8(bytes).map_err(|_| unreadable())
+    json::from_utf8(bytes).map_err(|_| unreadable())
 }
 
 fn page(query: Option<&str>) -> Result<ItemPage, ApiError> {
@@ -198,14 +194,14 @@ fn not_found(id: &str) -> ApiError {
 }
 
 /// Returns the error of a response to continue that does not exist, or belongs to another account.
-pub(in crate::proxy) fn previous_not_found(id: &str) -> ApiError {
+pub(crate) fn previous_not_found(id: &str) -> ApiError {
     let message = format!("Previous response with id '{}' not found.", super::refusals::short(id));
     let mut error = ApiError::new(ErrorKind::UnknownResponse, message).param(PREVIOUS).status(400);
     error.code = Some("previous_response_not_found".into());
     error
 }
 
-pub(in crate::proxy) fn unavailable(error: &StoreError) -> ApiError {
+pub(crate) fn unavailable(error: &StoreError) -> ApiError {
     tracing::warn!(%error, "a stored response cannot be read or deleted");
     ApiError::new(ErrorKind::Internal, "The response store is not available; please try again.")
 }

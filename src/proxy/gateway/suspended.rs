@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use crate::error::ApiError;
-use crate::route::Nanos;
-use crate::translate::Exchange;
-use crate::translate::resume::{Prefill, PrefillState};
-use crate::wire::codec::ReplyOptions;
+use codec::error::ApiError;
+use codec::translate::Exchange;
+use codec::translate::resume::{Prefill, PrefillState};
+use codec::wire::codec::ReplyOptions;
+use routing::route::Nanos;
 
 /// State of a response that broke off.
-pub(in crate::proxy) struct SuspendedResponse {
+pub(crate) struct SuspendedResponse {
     /// The response so far.
     pub(super) exchange: Exchange,
     pub(super) prefill: Prefill,
@@ -23,12 +23,12 @@ pub(in crate::proxy) struct SuspendedResponse {
     /// When the stream broke off.
     pub(super) since: Nanos,
     /// When the client received its first content.
-    pub(in crate::proxy) first_content: Option<Instant>,
+    pub(crate) first_content: Option<Instant>,
 }
 
 impl SuspendedResponse {
     /// Returns the prefill state for the next target.
-    pub(in crate::proxy) fn prefill_state(&self) -> PrefillState<'_> {
+    pub(crate) fn prefill_state(&self) -> PrefillState<'_> {
         PrefillState { prefill: &self.prefill, remaining_tokens: self.remaining_tokens }
     }
 }

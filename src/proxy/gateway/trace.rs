@@ -11,13 +11,13 @@ use pingora::http::RequestHeader;
 
 use super::attempt::Attempt;
 use super::context::Context;
-use crate::account::Network;
-use crate::error::ErrorKind;
-use crate::proxy::names;
-use crate::route::Model;
-use crate::telemetry::facts::EventKind;
-use crate::telemetry::trace_context::{SpanId, TraceId, TraceParent, trace_state};
-use crate::wire::Api;
+use codec::error::ErrorKind;
+use codec::wire::Api;
+use driver::names;
+use observe::telemetry::facts::EventKind;
+use observe::telemetry::trace_context::{SpanId, TraceId, TraceParent, trace_state};
+use routing::account::Network;
+use routing::route::Model;
 
 /// Maximum number of attempts and of events that are recorded: retries are bounded by `retry.attempts`, resends and
 /// continuations by it too, so that only a job of many calls has more events.
@@ -25,63 +25,59 @@ const MAX_ATTEMPTS: usize = 32;
 const MAX_EVENTS: usize = 64;
 
 /// Trace of a request.
-pub(in crate::proxy) struct RequestTrace {
-    pub(in crate::proxy) trace: TraceId,
-    pub(in crate::proxy) span: SpanId,
-    pub(in crate::proxy) parent: Option<SpanId>,
-    pub(in crate::proxy) state: Option<Box<str>>,
+pub(crate) struct RequestTrace {
+    pub(crate) trace: TraceId,
+    pub(crate) span: SpanId,
+    pub(crate) parent: Option<SpanId>,
+    pub(crate) state: Option<Box<str>>,
     /// Decision of a trusted caller; `None` without one.
-    pub(in crate::proxy) caller: Option<bool>,
+    pub(crate) caller: Option<bool>,
     /// Unix time of `RequestRecord::started`, in nanoseconds.
-    pub(in crate::proxy) unix_nanos: u64,
-    pub(in crate::proxy) attempts: Vec<AttemptTrace>,
-    pub(in crate::proxy) events: Vec<EventTrace>,
-    pub(in crate::proxy) dropped_events: u64,
+    pub(crate) unix_nanos: u64,
+    pub(crate) attempts: Vec<AttemptTrace>,
+    pub(crate) events: Vec<EventTrace>,
+    pub(crate) dropped_events: u64,
     /// The next attempt continues the stream of the last one.
     continues: bool,
 }
 
 /// Attempt at a target.
-pub(in crate::proxy) struct AttemptTrace {
-    pub(in crate::proxy) span: SpanId,
-    pub(in crate::proxy) started: Instant,
-    pub(in crate::proxy) model: Arc<Model>,
-    pub(in crate::proxy) target: usize,
-    pub(in crate::proxy) api: Api,
+pub(crate) struct AttemptTrace {
+    pub(crate) span: SpanId,
+    pub(crate) started: Instant,
+    pub(crate) model: Arc<Model>,
+    pub(crate) target: usize,
+    pub(crate) api: Api,
     /// `None` if no connection was made.
-    pub(in crate::proxy) is_reused: Option<bool>,
-    pub(in crate::proxy) is_continuation: bool,
+    pub(crate) is_reused: Option<bool>,
+    pub(crate) is_continuation: bool,
     /// `None` while it is in progress.
-    pub(in crate::proxy) end: Option<AttemptEnd>,
+    pub(crate) end: Option<AttemptEnd>,
 }
 
 /// End of an attempt.
-pub(in crate::proxy) struct AttemptEnd {
-    pub(in crate::proxy) at: Instant,
+pub(crate) struct AttemptEnd {
+    pub(crate) at: Instant,
     /// Error kind, or the reason of a resend; `None` if it succeeded.
-    pub(in crate::proxy) error: Option<&'static str>,
-    pub(in crate::proxy) status: Option<u16>,
-    pub(in crate::proxy) upstream_id: Option<Box<str>>,
+    pub(crate) error: Option<&'static str>,
+    pub(crate) status: Option<u16>,
+    pub(crate) upstream_id: Option<Box<str>>,
     /// Model name in the response. `None` if there is none.
-    pub(in crate::proxy) response_model: Option<Box<str>>,
-    pub(in crate::proxy) head: Option<Instant>,
+    pub(crate) response_model: Option<Box<str>>,
+    pub(crate) head: Option<Instant>,
 }
 
 /// Event with its time, and the number of the attempt that it happened in.
-pub(in crate::proxy) struct EventTrace {
-    pub(in crate::proxy) at: Instant,
-    pub(in crate::proxy) kind: EventKind,
-    pub(in crate::proxy) attempt: usize,
+pub(crate) struct EventTrace {
+    pub(crate) at: Instant,
+    pub(crate) kind: EventKind,
+    pub(crate) attempt: usize,
 }
 
 impl RequestTrace {
     /// Begins the trace of a request, or continues that of its caller. The caller's decision about sampling counts if
     /// it comes from a network of `trust`.
-    pub(in crate::proxy) fn begin(
-        head: &RequestHeader,
-        client: Option<IpAddr>,
-        trust: &[Network],
-    ) -> Box<Self> {
+    pub(crate) fn begin(head: &RequestHeader, client: Option<IpAddr>, trust: &[Network]) -> Box<Self> {
         let random = || rand::Rng::next_u64(&mut rand::rng());
         let mut lines = head.headers.get_all(names::TRACEPARENT).iter();
         // Several lines are no valid header.
@@ -109,7 +105,7 @@ impl RequestTrace {
     }
 
     /// Records an event.
-    pub(in crate::proxy) fn event(&mut self, kind: EventKind) {
+    pub(crate) fn event(&mut self, kind: EventKind) {
         if self.events.len() >= MAX_EVENTS {
             self.dropped_events += 1;
             return;
@@ -119,7 +115,7 @@ impl RequestTrace {
     }
 
     /// Returns whether the request was retried or continued.
-    pub(in crate::proxy) fn is_retried(&self) -> bool {
+    pub(crate) fn is_retried(&self) -> bool {
         let repeats =
             |event: &EventTrace| matches!(event.kind, EventKind::Retry(_) | EventKind::Continued(_));
         self.attempts.len() > 1 || self.events.iter().any(repeats)
@@ -143,7 +139,7 @@ impl RequestTrace {
 
     /// Sets the trace context of the current attempt in the head of its request. `sampled` is what is known of the
     /// decision before the request ends.
-    pub(in crate::proxy) fn propagate(&self, head: &mut HeaderMap, sampled: bool) {
+    pub(crate) fn propagate(&self, head: &mut HeaderMap, sampled: bool) {
         let span = self.attempts.last().map_or(self.span, |attempt| attempt.span);
         let parent = TraceParent { trace: self.trace, span, sampled: self.caller.unwrap_or(sampled) };
         let (Ok(parent), state) = (HeaderValue::try_from(parent.to_string()), self.state.as_deref()) else {
@@ -159,7 +155,7 @@ impl RequestTrace {
 
 impl Context {
     /// Records an event of a traced request.
-    pub(in crate::proxy) fn trace_event(&mut self, kind: EventKind) {
+    pub(crate) fn trace_event(&mut self, kind: EventKind) {
         if let Some(trace) = &mut self.trace {
             trace.event(kind);
         }

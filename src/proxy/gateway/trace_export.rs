@@ -8,15 +8,15 @@ use super::context::Context;
 use super::fallback::session_header;
 use super::state::GatewayTelemetry;
 use super::trace::{AttemptTrace, RequestTrace};
-use crate::error::{ErrorKind, ErrorSource};
-use crate::metrics::access_log::Line;
-use crate::proxy::{Client, Gateway};
-use crate::telemetry::Telemetry;
-use crate::telemetry::facts::{AttemptFacts, EventFacts, NameFacts, RequestFacts, TraceFacts};
-use crate::telemetry::log_record::RecordTrace;
-use crate::telemetry::sampling::RequestOutcome;
-use crate::wire::path::Endpoint;
-use crate::wire::video::VideoEndpoint;
+use crate::{Client, Gateway};
+use codec::error::{ErrorKind, ErrorSource};
+use codec::wire::path::Endpoint;
+use codec::wire::video::VideoEndpoint;
+use observe::metrics::access_log::Line;
+use observe::telemetry::Telemetry;
+use observe::telemetry::facts::{AttemptFacts, EventFacts, NameFacts, RequestFacts, TraceFacts};
+use observe::telemetry::log_record::RecordTrace;
+use observe::telemetry::sampling::RequestOutcome;
 
 /// Maximum length of a conversation's name, in bytes: a longer one is no identifier.
 const MAX_CONVERSATION: usize = 128;
@@ -285,7 +285,7 @@ pub(super) fn trace_id_text(trace: Option<&RequestTrace>) -> SmallVec<[u8; 32]> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::path::parse;
+    use codec::wire::path::parse;
 
     #[test]
     fn route_is_the_template_of_the_path_without_its_parameters() {

@@ -9,10 +9,10 @@ use pingora::{Error, ErrorType};
 use super::attempt::Attempt;
 use super::context::Context;
 use super::guardrail::add_invoke_headers;
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::names;
-use crate::wire::{Api, Format};
+use crate::Client;
+use crate::Gateway;
+use codec::wire::{Api, Format};
+use driver::names;
 
 /// Client headers that are forwarded to every API. Except for API-specific ones, all others are dropped: keys and
 /// cookies because they are secrets, `user-agent` and the SDKs' telemetry because they would describe a client to a
@@ -25,7 +25,7 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an internal error if the target has no URI.
-    pub(in crate::proxy) fn upstream_head(
+    pub(crate) fn upstream_head(
         &self,
         client: &Client,
         ctx: &Context,

@@ -13,12 +13,12 @@ use super::context::Context;
 use super::remote_media::MediaFault;
 use super::selection::Selection;
 use super::stored::account;
-use crate::canonical::Thinking;
-use crate::error::{ApiError, ErrorKind};
-use crate::json::JsonText;
-use crate::proxy::Gateway;
-use crate::store::Pending;
-use crate::translate::{SignatureKey, StoreOptions, StoredSignatures, issues_signatures};
+use crate::Gateway;
+use codec::canonical::Thinking;
+use codec::error::{ApiError, ErrorKind};
+use codec::translate::{SignatureKey, StoreOptions, StoredSignatures, issues_signatures};
+use json::JsonText;
+use storage::store::Pending;
 
 /// Maximum time that a request or the end of a response waits for the store. Without the signatures a conversation
 /// continues as far as the provider allows.
@@ -26,7 +26,7 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Gateway {
     /// Returns whether a request may need stored signatures: it is translated for a model whose provider issues some.
-    pub(in crate::proxy) fn may_need_signatures(&self, chosen: &Selection) -> bool {
+    pub(crate) fn may_need_signatures(&self, chosen: &Selection) -> bool {
         let Some(provider) = chosen.upstream.format().filter(|_| chosen.api != chosen.upstream) else {
             return false;
         };
@@ -53,7 +53,7 @@ impl Gateway {
     }
 
     /// Translates a request again, with the provider signatures that its turns lack, or with its remote media.
-    pub(in crate::proxy) async fn translate_with_signatures(
+    pub(crate) async fn translate_with_signatures(
         &self,
         ctx: &Context,
         stuck: MediaFault,
@@ -85,7 +85,7 @@ impl Gateway {
 
     /// Starts to store the provider signatures of a complete response. The caller waits for the result before it sends
     /// the end of the response. `None` if the response has none.
-    pub(in crate::proxy) fn store_signatures(&self, ctx: &mut Context) -> Option<Pending<()>> {
+    pub(crate) fn store_signatures(&self, ctx: &mut Context) -> Option<Pending<()>> {
         let store = self.store.as_deref()?;
         let keepsake = ctx.response_in_progress_mut()?.exchange.take_signatures()?;
         let entries = keepsake.keys.into_iter().map(|key| (key, keepsake.record.clone())).collect();
@@ -93,7 +93,7 @@ impl Gateway {
     }
 
     /// Waits until the signatures are stored. A failure is logged; the client gets its response anyway.
-    pub(in crate::proxy) async fn await_signatures_stored(&self, ctx: &Context, pending: Pending<()>) {
+    pub(crate) async fn await_signatures_stored(&self, ctx: &Context, pending: Pending<()>) {
         let outcome = pending.within(STORE_TIMEOUT).await;
         self.count_store("remember", &outcome);
         if let Err(error) = outcome {

@@ -20,15 +20,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use super::listeners::{ListenerPolicy, ListenerTable};
 use super::proxy_header::ProxyHeaderReader;
 use super::tls::TlsEndpoint;
-use crate::account::TrustedProxies;
-use crate::config::{Limits, ProxyProtocol};
-use crate::metrics::Metrics;
-use crate::proxy::Gateway;
-use crate::proxy::driver::descriptors;
-use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
-use crate::proxy::driver::hooks::HookFuture;
-use crate::proxy::driver::http1;
-use crate::proxy::driver::http2::Http2Server;
+use crate::Gateway;
+use config::{Limits, ProxyProtocol};
+use driver::descriptors;
+use driver::header_timeout::HeaderTimeoutStream;
+use driver::hooks::HookFuture;
+use driver::http1;
+use driver::http2::Http2Server;
+use observe::metrics::Metrics;
+use routing::account::TrustedProxies;
 
 /// Error body for a connection beyond the limit. The client's format is not known at that point.
 const FULL: &str = "{\"error\":{\"message\":\"Too many connections.\",\"type\":\"service_unavailable\",\
@@ -38,7 +38,7 @@ const FULL: &str = "{\"error\":{\"message\":\"Too many connections.\",\"type\":\
 const REFUSAL: Duration = Duration::from_secs(1);
 
 /// Connection acceptor: counts and times downstream connections and TLS handshakes, then hands them to HTTP.
-pub(in crate::proxy) struct Acceptor {
+pub(crate) struct Acceptor {
     gateway: Gateway,
     http2: Arc<Http2Server<Gateway>>,
     listeners: ListenerTable,
@@ -49,7 +49,7 @@ pub(in crate::proxy) struct Acceptor {
 }
 
 impl Acceptor {
-    pub(in crate::proxy) fn new(
+    pub(crate) fn new(
         gateway: Gateway,
         http2: Http2Server<Gateway>,
         listeners: ListenerTable,

@@ -14,38 +14,38 @@ use super::open::{self, StoreAddress};
 use super::playground;
 use super::signals::{RetiredSnapshots, report_reload, unix_now};
 use super::tls::TlsEndpoints;
-use crate::admin::{
+use crate::Gateway;
+use crate::Shutdown;
+use admin::{
     self, AdminApi, AdminListener, ExplainRequest, Explanation, GatewayControl, LimitUse, PlaygroundPart,
     PlaygroundRequest, ProviderCheck,
 };
-use crate::config::{ReloadOutcome, Reloader, StoreSettings};
-use crate::json::Writer;
-use crate::ledger::admin::LedgerAdmin;
-use crate::limits::{Calendar, LimitState, Scope, UsageLimits};
-use crate::metrics::Metrics;
-use crate::proxy::Gateway;
-use crate::proxy::Shutdown;
-use crate::route::Nanos;
-use crate::snapshot::Snapshot;
-use crate::supervise::Supervised;
+use config::{ReloadOutcome, Reloader, StoreSettings};
+use json::Writer;
+use observe::metrics::Metrics;
+use routing::limits::{Calendar, LimitState, Scope, UsageLimits};
+use routing::route::Nanos;
+use routing::snapshot::Snapshot;
+use storage::ledger::admin::LedgerAdmin;
+use sync::supervise::Supervised;
 
 /// Admin port on a thread of its own.
-pub(in crate::proxy) struct AdminThread {
+pub(crate) struct AdminThread {
     api: Arc<AdminApi>,
     stop: Mutex<Option<tokio::sync::oneshot::Sender<()>>>,
 }
 
 /// Where the admin port is served.
-pub(in crate::proxy) struct AdminPort<'p> {
-    pub(in crate::proxy) address: SocketAddr,
+pub(crate) struct AdminPort<'p> {
+    pub(crate) address: SocketAddr,
     /// Unix socket. `None` if none is configured.
-    pub(in crate::proxy) socket: Option<&'p Path>,
+    pub(crate) socket: Option<&'p Path>,
     /// Whether a running process serves them until this one takes over.
-    pub(in crate::proxy) takes_over: bool,
+    pub(crate) takes_over: bool,
 }
 
 impl AdminThread {
-    pub(in crate::proxy) fn start(
+    pub(crate) fn start(
         port: AdminPort<'_>,
         metrics: Arc<Metrics>,
         api: Arc<AdminApi>,
@@ -82,11 +82,11 @@ impl AdminThread {
     }
 
     /// Returns the admin API.
-    pub(in crate::proxy) fn api(&self) -> &Arc<AdminApi> {
+    pub(crate) fn api(&self) -> &Arc<AdminApi> {
         &self.api
     }
 
-    pub(in crate::proxy) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         if let Some(stop) = self.stop.lock().take() {
             let _ = stop.send(());
         }
@@ -94,16 +94,16 @@ impl AdminThread {
 }
 
 /// The running gateway, for the admin port.
-pub(in crate::proxy) struct ProcessControl {
-    pub(in crate::proxy) reloader: Arc<Reloader>,
-    pub(in crate::proxy) shutdown: Arc<Shutdown>,
-    pub(in crate::proxy) gateway: Gateway,
-    pub(in crate::proxy) retired: RetiredSnapshots,
-    pub(in crate::proxy) store: StoreSettings,
+pub(crate) struct ProcessControl {
+    pub(crate) reloader: Arc<Reloader>,
+    pub(crate) shutdown: Arc<Shutdown>,
+    pub(crate) gateway: Gateway,
+    pub(crate) retired: RetiredSnapshots,
+    pub(crate) store: StoreSettings,
     /// Its runtime runs the requests of the playground.
-    pub(in crate::proxy) listeners: Arc<ListenerHandle>,
-    pub(in crate::proxy) store_address: StoreAddress,
-    pub(in crate::proxy) tls: Arc<TlsEndpoints>,
+    pub(crate) listeners: Arc<ListenerHandle>,
+    pub(crate) store_address: StoreAddress,
+    pub(crate) tls: Arc<TlsEndpoints>,
 }
 
 /// Returns limits with what a state has used of them.
@@ -134,7 +134,7 @@ impl GatewayControl for ProcessControl {
         let mut out = Vec::new();
         let mut json = Writer::new(&mut out);
         json.begin_object();
-        json.key("version").string(env!("MODEL_GATEWAY_VERSION"));
+        json.key("version").string(observe::VERSION);
         json.key("pid").number(std::process::id());
         json.key("draining").boolean(self.shutdown.is_stopping());
         json.key("requests_in_flight").number(self.shutdown.in_flight());
@@ -144,7 +144,7 @@ impl GatewayControl for ProcessControl {
         json.key("last_reload").begin_object();
         json.key("result").string(if last.is_applied() { "applied" } else { "refused" });
         let at = last.at.duration_since(UNIX_EPOCH).map_or(0, |at| at.as_secs());
-        json.key("time").string(&crate::canonical::time::rfc3339(i64::try_from(at).unwrap_or(0)));
+        json.key("time").string(&codec::canonical::time::rfc3339(i64::try_from(at).unwrap_or(0)));
         json.key("milliseconds").number(u64::try_from(last.took.as_millis()).unwrap_or(u64::MAX));
         json.key("problems").begin_array();
         for problem in last.faults() {
@@ -156,7 +156,7 @@ impl GatewayControl for ProcessControl {
             let state = endpoint.state();
             json.begin_object();
             json.key("listen").string(&endpoint.listen().to_string());
-            json.key("not_after").string(&crate::canonical::time::rfc3339(state.validity.not_after));
+            json.key("not_after").string(&codec::canonical::time::rfc3339(state.validity.not_after));
             if let Some(fault) = &state.fault {
                 json.key("refused").string(fault);
             }

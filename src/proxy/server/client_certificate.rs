@@ -10,13 +10,13 @@ use pingora::protocols::tls::TlsRef;
 use sha2::{Digest as _, Sha256};
 use x509_parser::extensions::GeneralName;
 
-use crate::account::ClientCertificate;
+use routing::account::ClientCertificate;
 
 /// Maximum number of names that are kept of a certificate. They are compared with the patterns of a key.
 const MAX_NAMES: usize = 64;
 
 /// Callback after the handshake: reads the client's certificate.
-pub(in crate::proxy) struct ReadIdentity;
+pub(crate) struct ReadIdentity;
 
 #[async_trait]
 impl TlsAccept for ReadIdentity {

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use crate::account::KeyState;
-use crate::json::Writer;
-use crate::proxy::Gateway;
-use crate::route::target_status::TargetStatus;
-use crate::route::{Nanos, Target};
+use crate::Gateway;
+use json::Writer;
+use routing::account::KeyState;
+use routing::route::target_status::TargetStatus;
+use routing::route::{Nanos, Target};
 
 impl Gateway {
     fn each_target(&self, mut each: impl FnMut(&str, &Target, Nanos)) {
@@ -20,7 +20,7 @@ impl Gateway {
     }
 
     /// Updates the metrics of the targets.
-    pub(in crate::proxy) fn refresh_health(&self) {
+    pub(crate) fn refresh_health(&self) {
         let metrics = &self.metrics;
         // Remove the series of targets that are no longer configured.
         metrics.target_available.reset();
@@ -62,7 +62,7 @@ impl Gateway {
     }
 
     /// Writes the health of all targets of all models as JSON.
-    pub(in crate::proxy) fn write_health(&self, json: &mut Writer<'_, Vec<u8>>) {
+    pub(crate) fn write_health(&self, json: &mut Writer<'_, Vec<u8>>) {
         json.begin_array();
         self.each_target(|model, target, now| {
             let status = TargetStatus::of(target, now);

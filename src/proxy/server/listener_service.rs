@@ -17,7 +17,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// State of the listeners.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::proxy) enum ListenerState {
+pub(crate) enum ListenerState {
     /// The sockets are being bound.
     #[default]
     Starting,
@@ -29,7 +29,7 @@ pub(in crate::proxy) enum ListenerState {
 
 /// Handle on the listeners of the process.
 #[derive(Default)]
-pub(in crate::proxy) struct ListenerHandle {
+pub(crate) struct ListenerHandle {
     fds: OnceLock<ListenFds>,
     runtime: OnceLock<Handle>,
     state: watch::Sender<ListenerState>,
@@ -37,33 +37,33 @@ pub(in crate::proxy) struct ListenerHandle {
 
 impl ListenerHandle {
     /// Returns the listening sockets by address. `None` before the service has started.
-    pub(in crate::proxy) fn fds(&self) -> Option<ListenFds> {
+    pub(crate) fn fds(&self) -> Option<ListenFds> {
         self.fds.get().cloned()
     }
 
     /// Returns the runtime of the workers. `None` before the service has started.
-    pub(in crate::proxy) fn runtime(&self) -> Option<&Handle> {
+    pub(crate) fn runtime(&self) -> Option<&Handle> {
         self.runtime.get()
     }
 
     /// Waits until the listeners accept. False if they have failed.
-    pub(in crate::proxy) async fn accepting(&self) -> bool {
+    pub(crate) async fn accepting(&self) -> bool {
         let mut state = self.state.subscribe();
         let state = state.wait_for(|state| *state != ListenerState::Starting).await;
         state.is_ok_and(|state| *state == ListenerState::Accepting)
     }
 
     /// Waits until no listener accepts any more.
-    pub(in crate::proxy) async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         let mut state = self.state.subscribe();
         let _ = state.wait_for(|state| *state == ListenerState::Closed).await;
     }
 }
 
 /// Wrapper of Pingora's listening service that reports to a [`ListenerHandle`].
-pub(in crate::proxy) struct ListenerService {
-    pub(in crate::proxy) service: Service<Acceptor>,
-    pub(in crate::proxy) handle: Arc<ListenerHandle>,
+pub(crate) struct ListenerService {
+    pub(crate) service: Service<Acceptor>,
+    pub(crate) handle: Arc<ListenerHandle>,
 }
 
 /// Sets [`ListenerState::Closed`] when the service ends, also by a panic: Pingora panics if a port cannot be bound.

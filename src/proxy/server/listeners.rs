@@ -8,27 +8,27 @@ use std::sync::Arc;
 use pingora::protocols::Stream;
 
 use super::tls::{TlsEndpoint, TlsEndpoints};
-use crate::config::{ProxyProtocol, Settings};
+use config::{ProxyProtocol, Settings};
 
 /// What precedes HTTP on the connections of a listener. The default is nothing.
 #[derive(Clone, Default)]
-pub(in crate::proxy) struct ListenerPolicy {
+pub(crate) struct ListenerPolicy {
     /// Whether they begin with a header of the PROXY protocol.
-    pub(in crate::proxy) proxy_protocol: ProxyProtocol,
+    pub(crate) proxy_protocol: ProxyProtocol,
     /// TLS; `None` for a plaintext listener.
-    pub(in crate::proxy) tls: Option<Arc<TlsEndpoint>>,
+    pub(crate) tls: Option<Arc<TlsEndpoint>>,
 }
 
 /// Listeners with a policy other than the default, by address.
 #[derive(Default)]
-pub(in crate::proxy) struct ListenerTable(Vec<(SocketAddr, ListenerPolicy)>);
+pub(crate) struct ListenerTable(Vec<(SocketAddr, ListenerPolicy)>);
 
 /// Error of a connection whose listener cannot be determined.
 #[derive(Debug)]
-pub(in crate::proxy) struct UnknownListener;
+pub(crate) struct UnknownListener;
 
 impl ListenerTable {
-    pub(in crate::proxy) fn new(settings: &Settings, tls: &TlsEndpoints) -> Self {
+    pub(crate) fn new(settings: &Settings, tls: &TlsEndpoints) -> Self {
         let http = settings
             .http
             .iter()
@@ -45,7 +45,7 @@ impl ListenerTable {
     ///
     /// # Errors
     /// Returns [`UnknownListener`] if the local address is unknown; the connection may have ended already.
-    pub(in crate::proxy) fn of(&self, stream: &Stream) -> Result<ListenerPolicy, UnknownListener> {
+    pub(crate) fn of(&self, stream: &Stream) -> Result<ListenerPolicy, UnknownListener> {
         if self.0.is_empty() {
             return Ok(ListenerPolicy::default());
         }

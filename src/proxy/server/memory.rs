@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::listener_service::ListenerHandle;
 use super::{program_pages, worker_threads};
-use crate::metrics::Metrics;
+use observe::metrics::Metrics;
 
 /// Time between two returns of freed memory. Pages that are in use again a moment later cost a fault each, so not more
 /// often; a return takes a millisecond or two.
@@ -34,7 +34,7 @@ const SETTLED: Duration = Duration::from_millis(2_500);
 /// saved is in docs/decisions/005.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "the allocator has no safe interface for this setting")]
-pub(in crate::proxy) fn set_up(workers: usize) {
+pub(crate) fn set_up(workers: usize) {
     /// Free memory that glibc retains at the top of each arena's heap, in bytes.
     const KEPT: i32 = 64 << 20;
     /// Size from which glibc uses `mmap` for a block and returns it on free, in bytes: the largest value that it accepts.
@@ -53,13 +53,13 @@ pub(in crate::proxy) fn set_up(workers: usize) {
 
 /// Does nothing: other allocators need no settings.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(in crate::proxy) fn set_up(_workers: usize) {}
+pub(crate) fn set_up(_workers: usize) {}
 
 /// Returns freed memory to the system. Blocks for some milliseconds, and so does an allocation from the part of the heap
 /// that is being searched.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code, reason = "the allocator has no safe interface for this call")]
-pub(in crate::proxy) fn trim() {
+pub(crate) fn trim() {
     // SAFETY: `malloc_trim` takes an integer, and releases only pages without allocated blocks.
     unsafe {
         libc::malloc_trim(0);
@@ -68,11 +68,11 @@ pub(in crate::proxy) fn trim() {
 
 /// Does nothing: other allocators return memory by themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(in crate::proxy) fn trim() {}
+pub(crate) fn trim() {}
 
 /// Returns freed memory to the system from time to time, until the process ends; and once nothing has happened for a while,
 /// what the workers' threads keep for themselves, and the program's own pages. Rests while nothing happens.
-pub(in crate::proxy) async fn trim_periodically(metrics: Arc<Metrics>, listeners: Arc<ListenerHandle>) {
+pub(crate) async fn trim_periodically(metrics: Arc<Metrics>, listeners: Arc<ListenerHandle>) {
     let mut activity = Activity::default();
     let mut interval = tokio::time::interval(TRIM_INTERVAL);
     loop {
@@ -112,7 +112,7 @@ impl Signs {
 
 /// Makes the program's pages that only the start needed leave the process, a moment after the start, when the background
 /// tasks have had their first turns. If a client has come already, they stay: the next one needs what it needed.
-pub(in crate::proxy) async fn release_program_after_start(metrics: Arc<Metrics>) {
+pub(crate) async fn release_program_after_start(metrics: Arc<Metrics>) {
     tokio::time::sleep(SETTLED).await;
     if Signs::of(&metrics) == Signs::default() {
         let _ = tokio::task::spawn_blocking(program_pages::release).await;

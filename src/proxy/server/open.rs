@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{self, Settings, StoreSettings as StoreIn};
-use crate::kv::sqlite::{SqliteStore, SqliteTasks};
-use crate::kv::valkey::ValkeyStore;
-use crate::kv::{OwnerStore, Store, StoreLimits, TaskStore};
-use crate::ledger::Ledger;
-use crate::ledger::admin::LedgerAdmin;
-use crate::ledger::backend::sqlite::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig};
-use crate::ledger::backend::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage, ValkeyAdmin};
-use crate::ledger::wal::DEFAULT_SEGMENT_LIMIT;
-use crate::store::valkey::{ServerAddress, ServerAddressError};
-use crate::store::{OpenError, StoreLock};
+use config::{self, Settings, StoreSettings as StoreIn};
+use storage::kv::sqlite::{SqliteStore, SqliteTasks};
+use storage::kv::valkey::ValkeyStore;
+use storage::kv::{OwnerStore, Store, StoreLimits, TaskStore};
+use storage::ledger::Ledger;
+use storage::ledger::admin::LedgerAdmin;
+use storage::ledger::backend::sqlite::{SqliteAdmin, SqliteLedger, SqliteLedgerConfig};
+use storage::ledger::backend::valkey::{ClusterLedger, ClusterLedgerConfig, OnOutage, ValkeyAdmin};
+use storage::ledger::wal::DEFAULT_SEGMENT_LIMIT;
+use storage::store::valkey::{ServerAddress, ServerAddressError};
+use storage::store::{OpenError, StoreLock};
 
 /// Reason why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -34,10 +34,10 @@ pub enum StoreFault {
 
 /// Address of the fleet's server, or of its sentinels, whose credentials all users share. `None` for a database file.
 #[derive(Clone)]
-pub(in crate::proxy) struct StoreAddress(Option<ServerAddress>);
+pub(crate) struct StoreAddress(Option<ServerAddress>);
 
 impl StoreAddress {
-    pub(in crate::proxy) fn new(store: &StoreIn) -> Result<Self, StoreFault> {
+    pub(crate) fn new(store: &StoreIn) -> Result<Self, StoreFault> {
         match store {
             StoreIn::Sqlite(_) => Ok(StoreAddress(None)),
             StoreIn::Valkey(fleet) => {
@@ -56,7 +56,7 @@ impl StoreAddress {
     ///
     /// # Errors
     /// Returns the reason if they cannot be used; those in effect stay.
-    pub(in crate::proxy) fn renew(&self, store: &StoreIn) -> Result<(), String> {
+    pub(crate) fn renew(&self, store: &StoreIn) -> Result<(), String> {
         let (StoreIn::Valkey(fleet), Some(address)) = (store, &self.0) else { return Ok(()) };
         let Some(urls) = fleet.read_again(&config::Environment)? else { return Ok(()) };
         let renewed = address.renew_credentials(urls.iter().map(|url| url.expose()));
@@ -65,7 +65,7 @@ impl StoreAddress {
 }
 
 /// Takes the lock of the database file. `None` for a server, which several gateways share. Blocks.
-pub(in crate::proxy) fn lock(settings: &Settings, takes_over: bool) -> Result<Option<StoreLock>, StoreFault> {
+pub(crate) fn lock(settings: &Settings, takes_over: bool) -> Result<Option<StoreLock>, StoreFault> {
     match &settings.store {
         StoreIn::Sqlite(path) => StoreLock::take(path, takes_over).map(Some).map_err(StoreFault::File),
         StoreIn::Valkey(_) => Ok(None),
@@ -73,7 +73,7 @@ pub(in crate::proxy) fn lock(settings: &Settings, takes_over: bool) -> Result<Op
 }
 
 /// Opens the store of responses and provider signatures. `None` if the lifetimes of both are zero.
-pub(in crate::proxy) fn store(
+pub(crate) fn store(
     settings: &Settings,
     address: &StoreAddress,
 ) -> Result<Option<Arc<dyn Store>>, StoreFault> {
@@ -100,10 +100,7 @@ pub(in crate::proxy) fn store(
 type TasksAndOwners = (Arc<dyn TaskStore>, Arc<dyn OwnerStore>);
 
 /// Opens the store of tasks and of response owners. Both are small and always stored.
-pub(in crate::proxy) fn tasks(
-    settings: &Settings,
-    address: &StoreAddress,
-) -> Result<TasksAndOwners, StoreFault> {
+pub(crate) fn tasks(settings: &Settings, address: &StoreAddress) -> Result<TasksAndOwners, StoreFault> {
     Ok(match &settings.store {
         StoreIn::Sqlite(path) => {
             let board = Arc::new(SqliteTasks::open(path).map_err(StoreFault::File)?);
@@ -125,7 +122,7 @@ pub(in crate::proxy) fn tasks(
 }
 
 /// Opens the ledger of balances and usage.
-pub(in crate::proxy) fn ledger(
+pub(crate) fn ledger(
     settings: &Settings,
     address: &StoreAddress,
 ) -> Result<Option<Arc<dyn Ledger>>, StoreFault> {
@@ -156,7 +153,7 @@ pub(in crate::proxy) fn ledger(
 ///
 /// # Errors
 /// Returns a description if the store cannot be opened.
-pub(in crate::proxy) fn ledger_admin(
+pub(crate) fn ledger_admin(
     store: &StoreIn,
     address: &StoreAddress,
 ) -> Result<Box<dyn LedgerAdmin + Send>, String> {

@@ -10,16 +10,16 @@ use pingora::protocols::{Digest, SocketDigest};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::admin::{PlaygroundPart, PlaygroundRequest};
-use crate::proxy::Gateway;
-use crate::proxy::driver::in_process::{self, InProcessRequest, ResponsePart};
-use crate::supervise::{catch_panic, message_of};
+use crate::Gateway;
+use admin::{PlaygroundPart, PlaygroundRequest};
+use driver::in_process::{self, InProcessRequest, ResponsePart};
+use sync::supervise::{catch_panic, message_of};
 
 /// Parts of a response that may wait for the admin port.
 const PARTS: usize = 4;
 
 /// Runs a request on the runtime of the workers. Dropping the receiver is the disconnect of the client.
-pub(in crate::proxy) fn submit(
+pub(crate) fn submit(
     gateway: &Gateway,
     runtime: &Handle,
     request: PlaygroundRequest,

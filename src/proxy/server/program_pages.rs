@@ -44,7 +44,7 @@ fn clean_mappings(smaps: impl BufRead) -> Vec<Range<usize>> {
 /// millisecond.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "the advice has no safe interface")]
-pub(in crate::proxy) fn release() {
+pub(crate) fn release() {
     // A hardened system may hide the file. Then the pages stay.
     let Ok(smaps) = std::fs::File::open("/proc/self/smaps") else { return };
     // Read line by line: the whole text is 100 KB, which the heap of an idle process would keep.
@@ -61,7 +61,7 @@ pub(in crate::proxy) fn release() {
 
 /// Does nothing: only Linux shows the mappings.
 #[cfg(not(target_os = "linux"))]
-pub(in crate::proxy) fn release() {}
+pub(crate) fn release() {}
 
 #[cfg(target_os = "linux")]
 #[cfg(test)]

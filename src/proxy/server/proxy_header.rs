@@ -9,16 +9,16 @@ use pingora::protocols::l4::stream::Stream as TcpStream;
 use pingora::protocols::{GetSocketDigest as _, SocketDigest, Stream};
 use tokio::io::AsyncReadExt as _;
 
-use crate::account::TrustedProxies;
-use crate::config::ProxyProtocol;
-use crate::framing::proxy_header::{MAX_HEADER, ProxyHeader, ProxyHeaderFault, parse};
+use config::ProxyProtocol;
+use framing::proxy_header::{MAX_HEADER, ProxyHeader, ProxyHeaderFault, parse};
+use routing::account::TrustedProxies;
 
 /// Size of one read, in bytes. A header without extensions has at most 107.
 const READ: usize = 512;
 
 /// Reason why a connection is closed without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proxy) enum ProxyHeaderRefusal {
+pub(crate) enum ProxyHeaderRefusal {
     /// The connection does not come from a trusted proxy.
     Untrusted,
     /// The header is missing or malformed.
@@ -31,7 +31,7 @@ pub(in crate::proxy) enum ProxyHeaderRefusal {
 
 impl ProxyHeaderRefusal {
     /// Returns the label of the metric; `None` for a connection that is not counted.
-    pub(in crate::proxy) fn label(self) -> Option<&'static str> {
+    pub(crate) fn label(self) -> Option<&'static str> {
         match self {
             ProxyHeaderRefusal::Untrusted => Some("untrusted"),
             ProxyHeaderRefusal::Malformed(ProxyHeaderFault::Missing) => Some("missing"),
@@ -44,15 +44,15 @@ impl ProxyHeaderRefusal {
 
 /// Reader of the headers of a listener.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::proxy) struct ProxyHeaderReader<'p> {
+pub(crate) struct ProxyHeaderReader<'p> {
     /// Whether a connection may begin without a header.
-    pub(in crate::proxy) mode: ProxyProtocol,
+    pub(crate) mode: ProxyProtocol,
     /// Proxies that may send one.
-    pub(in crate::proxy) proxies: &'p TrustedProxies,
+    pub(crate) proxies: &'p TrustedProxies,
     /// Time from the first byte, or from the beginning if a header is required, to the end of the header.
-    pub(in crate::proxy) timeout: Duration,
+    pub(crate) timeout: Duration,
     /// Time to the first byte of a connection that may have no header.
-    pub(in crate::proxy) idle: Duration,
+    pub(crate) idle: Duration,
 }
 
 impl ProxyHeaderReader<'_> {
@@ -60,7 +60,7 @@ impl ProxyHeaderReader<'_> {
     ///
     /// # Errors
     /// Returns [`ProxyHeaderRefusal`] if the connection must be closed.
-    pub(in crate::proxy) async fn read(self, stream: Stream) -> Result<Stream, ProxyHeaderRefusal> {
+    pub(crate) async fn read(self, stream: Stream) -> Result<Stream, ProxyHeaderRefusal> {
         let peer = stream.get_socket_digest();
         let peer = peer.as_ref().and_then(|digest| digest.peer_addr()).and_then(|peer| peer.as_inet());
         let is_optional = self.mode == ProxyProtocol::Optional;

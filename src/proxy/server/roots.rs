@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use crate::proxy::ServeError;
+use crate::ServeError;
 
 /// Files with root certificates on common systems.
 const PLACES: [&str; 7] = [
@@ -22,7 +22,7 @@ const PLACES: [&str; 7] = [
 ///
 /// # Errors
 /// Returns [`ServeError::Io`] if the file cannot be written.
-pub(in crate::proxy) fn file() -> Result<Option<String>, ServeError> {
+pub(crate) fn file() -> Result<Option<String>, ServeError> {
     let set = |name| std::env::var_os(name).is_some_and(|path| Path::new(&path).exists());
     if set("SSL_CERT_FILE") || set("SSL_CERT_DIR") || PLACES.iter().any(|place| Path::new(place).exists()) {
         return Ok(None);

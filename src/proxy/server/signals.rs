@@ -31,14 +31,12 @@ use super::tls::TlsEndpoints;
 use super::upgrade::{ReadySocket, Successor, UpgradeError, transfer_listeners};
 use super::watch::FileChanges;
 use super::watchdog;
-use crate::config::{
-    AdminTlsSettings, Environment, ReloadOutcome, Reloader, Settings, StoreSettings, TlsListener,
-};
-use crate::metrics::Metrics;
-use crate::metrics::access_log::AccessLog;
-use crate::proxy::Gateway;
-use crate::proxy::Shutdown;
-use crate::tokens;
+use crate::Gateway;
+use crate::Shutdown;
+use codec::tokens;
+use config::{AdminTlsSettings, Environment, ReloadOutcome, Reloader, Settings, StoreSettings, TlsListener};
+use observe::metrics::Metrics;
+use observe::metrics::access_log::AccessLog;
 
 /// Called when the gateway accepts requests.
 pub type Started = Box<dyn FnOnce() + Send>;
@@ -69,10 +67,10 @@ const WATCH: &str = "watch";
 /// Retired snapshots that requests may still use. A background task drops them: dropping 100,000 keys takes
 /// milliseconds.
 #[derive(Clone, Default)]
-pub(in crate::proxy) struct RetiredSnapshots(Arc<Mutex<Vec<Arc<dyn Send + Sync>>>>);
+pub(crate) struct RetiredSnapshots(Arc<Mutex<Vec<Arc<dyn Send + Sync>>>>);
 
 impl RetiredSnapshots {
-    pub(in crate::proxy) fn push(&self, snapshot: Arc<dyn Send + Sync>) {
+    pub(crate) fn push(&self, snapshot: Arc<dyn Send + Sync>) {
         self.0.lock().push(snapshot);
         self.sweep();
     }
@@ -84,32 +82,32 @@ impl RetiredSnapshots {
 }
 
 /// Returns the current Unix time in seconds.
-pub(in crate::proxy) fn unix_now() -> i64 {
+pub(crate) fn unix_now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Signal handler: decides when Pingora shuts down.
-pub(in crate::proxy) struct Signals {
-    pub(in crate::proxy) settings: Settings,
-    pub(in crate::proxy) gateway: Gateway,
-    pub(in crate::proxy) reloader: Arc<Reloader>,
-    pub(in crate::proxy) retired: RetiredSnapshots,
-    pub(in crate::proxy) access_log: Arc<AccessLog>,
-    pub(in crate::proxy) metrics: Arc<Metrics>,
-    pub(in crate::proxy) shutdown: Arc<Shutdown>,
-    pub(in crate::proxy) admin: AdminThread,
-    pub(in crate::proxy) upgrade: bool,
-    pub(in crate::proxy) listeners: Arc<ListenerHandle>,
-    pub(in crate::proxy) tls: Arc<TlsEndpoints>,
+pub(crate) struct Signals {
+    pub(crate) settings: Settings,
+    pub(crate) gateway: Gateway,
+    pub(crate) reloader: Arc<Reloader>,
+    pub(crate) retired: RetiredSnapshots,
+    pub(crate) access_log: Arc<AccessLog>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) shutdown: Arc<Shutdown>,
+    pub(crate) admin: AdminThread,
+    pub(crate) upgrade: bool,
+    pub(crate) listeners: Arc<ListenerHandle>,
+    pub(crate) tls: Arc<TlsEndpoints>,
     /// Reloads when a file has changed.
-    pub(in crate::proxy) watch: bool,
+    pub(crate) watch: bool,
     /// Path of gateway.toml.
-    pub(in crate::proxy) config_file: PathBuf,
-    pub(in crate::proxy) store_address: StoreAddress,
+    pub(crate) config_file: PathBuf,
+    pub(crate) store_address: StoreAddress,
     /// Readiness socket of a process that takes over.
-    pub(in crate::proxy) ready_socket: Mutex<Option<ReadySocket>>,
-    pub(in crate::proxy) started: Mutex<Option<Started>>,
+    pub(crate) ready_socket: Mutex<Option<ReadySocket>>,
+    pub(crate) started: Mutex<Option<Started>>,
 }
 
 /// Counts and logs a reload.
@@ -135,7 +133,7 @@ pub(super) fn report_reload(metrics: &Metrics, outcome: &ReloadOutcome) {
 }
 
 /// Adapter through which Pingora waits for [`Signals`].
-pub(in crate::proxy) struct SignalWatch(pub(in crate::proxy) Arc<Signals>);
+pub(crate) struct SignalWatch(pub(crate) Arc<Signals>);
 
 #[async_trait]
 impl ShutdownSignalWatch for SignalWatch {
@@ -457,7 +455,7 @@ impl Signals {
         self.gateway.close().await;
         self.close().await;
         tracing::info!("stopped");
-        crate::metrics::log::flush();
+        observe::metrics::log::flush();
         std::process::exit(0);
     }
 

@@ -3,6 +3,6 @@
 use sd_notify::NotifyState;
 
 /// Notifies systemd. Does nothing if the process does not run under systemd.
-pub(in crate::proxy) fn notify(states: &[NotifyState<'_>]) {
+pub(crate) fn notify(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
 }

@@ -3,31 +3,31 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::config::{self, Environment, TelemetrySettings};
-use crate::metrics::Metrics;
-use crate::proxy::gateway::state::{GatewayTelemetry, WeakGateway};
-use crate::telemetry::sampling::Sampler;
-use crate::telemetry::{MetricTerms, SignalTerms, Telemetry, TelemetryError, TelemetryTerms};
+use crate::gateway::state::{GatewayTelemetry, WeakGateway};
+use config::{self, Environment, TelemetrySettings};
+use observe::metrics::Metrics;
+use observe::telemetry::sampling::Sampler;
+use observe::telemetry::{MetricTerms, SignalTerms, Telemetry, TelemetryError, TelemetryTerms};
 
 /// Telemetry that runs before the gateway exists.
-pub(in crate::proxy) struct StartedTelemetry {
-    pub(in crate::proxy) telemetry: GatewayTelemetry,
+pub(crate) struct StartedTelemetry {
+    pub(crate) telemetry: GatewayTelemetry,
     running: RunningGateway,
 }
 
 /// The gateway that telemetry collects metrics from, once it exists.
 #[derive(Clone, Default)]
-pub(in crate::proxy) struct RunningGateway(Arc<OnceLock<WeakGateway>>);
+pub(crate) struct RunningGateway(Arc<OnceLock<WeakGateway>>);
 
 impl RunningGateway {
     /// Sets the gateway. Only the first call has an effect.
-    pub(in crate::proxy) fn set(&self, gateway: WeakGateway) {
+    pub(crate) fn set(&self, gateway: WeakGateway) {
         let _ = self.0.set(gateway);
     }
 }
 
 impl StartedTelemetry {
-    pub(in crate::proxy) fn split(self) -> (GatewayTelemetry, RunningGateway) {
+    pub(crate) fn split(self) -> (GatewayTelemetry, RunningGateway) {
         (self.telemetry, self.running)
     }
 }
@@ -36,7 +36,7 @@ impl StartedTelemetry {
 ///
 /// # Errors
 /// Returns [`TelemetryError`] if a client certificate cannot be used or the thread cannot be started.
-pub(in crate::proxy) fn start(
+pub(crate) fn start(
     settings: &TelemetrySettings,
     metrics: &Arc<Metrics>,
 ) -> Result<Option<StartedTelemetry>, TelemetryError> {
@@ -45,7 +45,7 @@ pub(in crate::proxy) fn start(
     }
     let mut resource = vec![
         ("service.name".to_owned(), settings.service_name.clone()),
-        ("service.version".to_owned(), env!("MODEL_GATEWAY_VERSION").to_owned()),
+        ("service.version".to_owned(), observe::VERSION.to_owned()),
         // Two processes of one service, during an upgrade too, must not write to the same series.
         ("service.instance.id".to_owned(), format!("{:032x}", rand::random::<u128>())),
     ];
@@ -57,7 +57,7 @@ pub(in crate::proxy) fn start(
     let every = settings.interval;
     let terms = TelemetryTerms {
         resource,
-        version: env!("MODEL_GATEWAY_VERSION"),
+        version: observe::VERSION,
         conventions: settings.conventions,
         traces: signal(&settings.traces),
         logs: signal(&settings.logs),
@@ -89,7 +89,7 @@ pub(in crate::proxy) fn start(
 }
 
 /// Reads headers and certificates of the collector again. Blocks.
-pub(in crate::proxy) fn renew(telemetry: &Telemetry, file: &Path) {
+pub(crate) fn renew(telemetry: &Telemetry, file: &Path) {
     let settings = match config::load_telemetry(file, &Environment) {
         Ok(settings) => settings,
         Err(report) => {
@@ -110,7 +110,7 @@ pub(in crate::proxy) fn renew(telemetry: &Telemetry, file: &Path) {
 }
 
 /// Exports what is queued at the end of the process. Waits at most 2 s.
-pub(in crate::proxy) fn close(telemetry: Option<&Telemetry>) {
+pub(crate) fn close(telemetry: Option<&Telemetry>) {
     if let Some(telemetry) = telemetry {
         telemetry.close();
     }

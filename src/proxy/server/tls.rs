@@ -22,15 +22,15 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
 use super::client_certificate::ReadIdentity;
-use crate::admin::{CertificateValidity, client_verifier, parse_certificates};
-use crate::config::{TlsListener, read_tls_file};
-use crate::metrics::Metrics;
+use admin::{CertificateValidity, client_verifier, parse_certificates};
+use config::{TlsListener, read_tls_file};
+use observe::metrics::Metrics;
 
 /// Size of the first read of a connection, in bytes: that of most first messages of clients.
 const FIRST_READ: usize = 2_048;
 
 /// TLS listener with the certificate in effect.
-pub(in crate::proxy) struct TlsEndpoint {
+pub(crate) struct TlsEndpoint {
     listener: TlsListener,
     acceptor: ArcSwap<Acceptor>,
     state: Mutex<CertificateState>,
@@ -38,13 +38,13 @@ pub(in crate::proxy) struct TlsEndpoint {
 
 /// Certificate in effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::proxy) struct CertificateState {
+pub(crate) struct CertificateState {
     /// Hash of all files.
     hash: [u8; 32],
     /// Validity of the leaf certificate.
-    pub(in crate::proxy) validity: CertificateValidity,
+    pub(crate) validity: CertificateValidity,
     /// Fault of the files as they were last read; `None` if they are in effect.
-    pub(in crate::proxy) fault: Option<String>,
+    pub(crate) fault: Option<String>,
 }
 
 /// Files of a listener as they were read, ready for handshakes.
@@ -56,12 +56,12 @@ struct LoadedCertificate {
 
 impl TlsEndpoint {
     /// Returns the address.
-    pub(in crate::proxy) fn listen(&self) -> SocketAddr {
+    pub(crate) fn listen(&self) -> SocketAddr {
         self.listener.listen
     }
 
     /// Returns the state of the certificate.
-    pub(in crate::proxy) fn state(&self) -> CertificateState {
+    pub(crate) fn state(&self) -> CertificateState {
         self.state.lock().clone()
     }
 
@@ -70,7 +70,7 @@ impl TlsEndpoint {
     ///
     /// # Errors
     /// Returns an error if the handshake fails.
-    pub(in crate::proxy) async fn handshake(&self, stream: Stream) -> pingora::Result<Option<Stream>> {
+    pub(crate) async fn handshake(&self, stream: Stream) -> pingora::Result<Option<Stream>> {
         let stream = stream.into_any().downcast::<TcpStream>();
         let mut stream = stream.map_err(|_| pingora::Error::new(pingora::ErrorType::InternalError))?;
         let mut first = Vec::with_capacity(FIRST_READ);
@@ -116,17 +116,14 @@ impl TlsEndpoint {
 
 /// All TLS listeners, in the order of the configuration.
 #[derive(Default)]
-pub(in crate::proxy) struct TlsEndpoints(Vec<Arc<TlsEndpoint>>);
+pub(crate) struct TlsEndpoints(Vec<Arc<TlsEndpoint>>);
 
 impl TlsEndpoints {
     /// Loads certificates and private keys.
     ///
     /// # Errors
     /// Returns the first listener that cannot be set up, with the reason.
-    pub(in crate::proxy) fn load(
-        listeners: &[TlsListener],
-        metrics: &Metrics,
-    ) -> Result<Self, (SocketAddr, String)> {
+    pub(crate) fn load(listeners: &[TlsListener], metrics: &Metrics) -> Result<Self, (SocketAddr, String)> {
         let load = |listener: &TlsListener| {
             let LoadedCertificate { acceptor, hash, validity } =
                 load(listener).map_err(|error| (listener.listen, error))?;
@@ -146,18 +143,18 @@ impl TlsEndpoints {
     }
 
     /// Returns the listeners.
-    pub(in crate::proxy) fn iter(&self) -> impl Iterator<Item = &Arc<TlsEndpoint>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<TlsEndpoint>> {
         self.0.iter()
     }
 
     /// Reads all files again, and counts and logs what has changed. Blocks.
-    pub(in crate::proxy) fn reload(&self, metrics: &Metrics) {
+    pub(crate) fn reload(&self, metrics: &Metrics) {
         for endpoint in &self.0 {
             let listen = endpoint.listen();
             let result = match endpoint.reload() {
                 Ok(false) => continue,
                 Ok(true) => {
-                    let not_after = crate::canonical::time::rfc3339(endpoint.state().validity.not_after);
+                    let not_after = codec::canonical::time::rfc3339(endpoint.state().validity.not_after);
                     tracing::info!(%listen, %not_after, "a new certificate is in effect");
                     "applied"
                 }

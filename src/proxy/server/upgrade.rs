@@ -28,7 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Reason why an upgrade failed.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::proxy) enum UpgradeError {
+pub(crate) enum UpgradeError {
     #[error("no process has requested the listeners")]
     NoRequest,
     #[error("the listeners cannot be sent: {0}")]
@@ -53,14 +53,14 @@ fn ready_socket_path(upgrade_socket: &Path) -> PathBuf {
 
 /// Readiness socket of a new process.
 #[derive(Debug)]
-pub(in crate::proxy) struct ReadySocket {
+pub(crate) struct ReadySocket {
     listener: UnixListener,
     path: PathBuf,
 }
 
 impl ReadySocket {
     /// Opens the socket. Must be called before the listening sockets are requested.
-    pub(in crate::proxy) fn open(upgrade_socket: &Path) -> io::Result<ReadySocket> {
+    pub(crate) fn open(upgrade_socket: &Path) -> io::Result<ReadySocket> {
         let path = ready_socket_path(upgrade_socket);
         // A file that a killed process has left would make `bind` fail.
         let _ = std::fs::remove_file(&path);
@@ -71,7 +71,7 @@ impl ReadySocket {
     }
 
     /// Confirms to the old process that this one serves.
-    pub(in crate::proxy) fn confirm(self) {
+    pub(crate) fn confirm(self) {
         // The listener does not block: the loop ends when no connection waits.
         while let Ok((mut old, _)) = self.listener.accept() {
             let _ = old.write_all(b"!");
@@ -87,17 +87,14 @@ impl Drop for ReadySocket {
 
 /// Child process that takes over. Dropping it kills the process, unless it was detached.
 #[derive(Debug)]
-pub(in crate::proxy) struct Successor(Option<Child>);
+pub(crate) struct Successor(Option<Child>);
 
 impl Successor {
     /// Starts the executable of this process again and waits until the new process requests the listening sockets.
     ///
     /// # Errors
     /// Returns [`UpgradeError`] if it cannot be started, exits early, or sends no request in time.
-    pub(in crate::proxy) async fn start(
-        upgrade_socket: &Path,
-        timeout: Duration,
-    ) -> Result<Successor, UpgradeError> {
+    pub(crate) async fn start(upgrade_socket: &Path, timeout: Duration) -> Result<Successor, UpgradeError> {
         // Sockets left from an earlier upgrade would look like the request of the new process.
         let _ = std::fs::remove_file(upgrade_socket);
         let _ = std::fs::remove_file(ready_socket_path(upgrade_socket));
@@ -118,7 +115,7 @@ impl Successor {
     }
 
     /// Releases the process, so that it outlives this one.
-    pub(in crate::proxy) fn detach(mut self) {
+    pub(crate) fn detach(mut self) {
         drop(self.0.take());
     }
 }
@@ -148,7 +145,7 @@ fn spawn() -> io::Result<Child> {
 ///
 /// # Errors
 /// Returns [`UpgradeError`] if no process requests them, the transfer fails, or no confirmation arrives in time.
-pub(in crate::proxy) async fn transfer_listeners(
+pub(crate) async fn transfer_listeners(
     fds: Option<ListenFds>,
     upgrade_socket: &Path,
 ) -> Result<(), UpgradeError> {

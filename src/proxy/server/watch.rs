@@ -15,23 +15,20 @@ use tokio::sync::watch;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Changes of configuration files. Dropping it ends the comparisons.
-pub(in crate::proxy) struct FileChanges(Option<watch::Receiver<u64>>);
+pub(crate) struct FileChanges(Option<watch::Receiver<u64>>);
 
 /// Metadata of a file: device, inode, size, and the times of the last modification and change. `None` if there is none.
 type FileState = Option<[i64; 7]>;
 
 impl FileChanges {
     /// Watches nothing.
-    pub(in crate::proxy) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         FileChanges(None)
     }
 
     /// Watches the files that `files` lists for changes from now on, and logs changes of `settings`, which are not applied.
     /// `files` is called here, and for each comparison on a blocking thread.
-    pub(in crate::proxy) fn watch(
-        settings: PathBuf,
-        files: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static,
-    ) -> Self {
+    pub(crate) fn watch(settings: PathBuf, files: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static) -> Self {
         let (sender, receiver) = watch::channel(0);
         let states = Arc::new(move || {
             let of = |path: PathBuf| {
@@ -72,7 +69,7 @@ impl FileChanges {
     }
 
     /// Resolves after a change that has come to rest. Never resolves if nothing is watched. Safe to cancel.
-    pub(in crate::proxy) async fn changed(&mut self) {
+    pub(crate) async fn changed(&mut self) {
         if let Some(receiver) = &mut self.0
             && receiver.changed().await.is_ok()
         {

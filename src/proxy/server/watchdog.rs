@@ -10,7 +10,7 @@ use super::listener_service::ListenerHandle;
 use super::systemd::notify;
 
 /// Serves the watchdog until the process ends. Returns at once if systemd has not enabled it.
-pub(in crate::proxy) async fn serve(listeners: Arc<ListenerHandle>) {
+pub(crate) async fn serve(listeners: Arc<ListenerHandle>) {
     let Some(limit) = sd_notify::watchdog_enabled() else { return };
     // Two messages may be late before systemd kills the process.
     let period = limit / 3;

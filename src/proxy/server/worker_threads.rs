@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::proxy::driver::offload::run_blocking;
+use driver::offload::run_blocking;
 
 /// Time for which a thread does nothing, so that another one takes its place.
 const HANDOVER: Duration = Duration::from_millis(20);

@@ -7,8 +7,8 @@ use pingora::http::RequestHeader;
 use pingora::protocols::Digest;
 
 use super::origin::RequestOrigin;
-use crate::proxy::driver::provider_socket::conversation::SocketConversation;
-use crate::proxy::names;
+use driver::names;
+use driver::provider_socket::conversation::SocketConversation;
 
 /// Prefix of beta features that concern the socket and not the provider's HTTP interface.
 const SOCKET_BETA: &str = "responses_websockets";

@@ -20,19 +20,17 @@ use super::message::IncomingMessage;
 use super::outbox::Outbox;
 use super::response::{self, FinishedTurn, FromResponse, LaneRequest};
 use super::turn_states::TurnStates;
-use crate::error::{ApiError, ErrorKind, RetryAfter};
-use crate::framing::websocket::{
-    CloseCode, Control, FrameFault, FrameReader, Incoming, MessageKind, close_payload,
-};
-use crate::proxy::Gateway;
-use crate::proxy::body_memory::MemoryPermit;
-use crate::proxy::driver::header_timeout::HeaderTimeoutStream;
-use crate::proxy::driver::offload::run_blocking_if_large;
-use crate::proxy::driver::provider_socket::conversation::SocketConversation;
-use crate::proxy::driver::provider_socket::steering::SteerInbox;
-use crate::wire::responses::socket::{
+use crate::Gateway;
+use codec::error::{ApiError, ErrorKind, RetryAfter};
+use codec::wire::responses::socket::{
     ClientEvent, ConversationMemory, Create, ErrorEvent, Origin, error_event, steer_failed,
 };
+use driver::body_memory::MemoryPermit;
+use driver::header_timeout::HeaderTimeoutStream;
+use driver::offload::run_blocking_if_large;
+use driver::provider_socket::conversation::SocketConversation;
+use driver::provider_socket::steering::SteerInbox;
+use framing::websocket::{CloseCode, Control, FrameFault, FrameReader, Incoming, MessageKind, close_payload};
 
 /// Read buffer of a socket between messages, in bytes: enough for most events of a client, and little for an idle one.
 const READ: usize = 2 * 1024;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::config::Limits;
+use config::Limits;
 
 /// Wait for the client's close frame, after the gateway's was written.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);

@@ -9,17 +9,17 @@ use tungstenite::handshake::derive_accept_key;
 
 use super::accepted::Accepted;
 use super::connection;
-use crate::account::{Key, KeyState};
-use crate::error::{ApiError, ErrorKind};
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::gateway::auth::{authenticate, authorize, extract_key};
-use crate::proxy::gateway::context::Context;
-use crate::proxy::names;
-use crate::wire::path::Endpoint;
+use crate::Client;
+use crate::Gateway;
+use crate::gateway::auth::{authenticate, authorize, extract_key};
+use crate::gateway::context::Context;
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::path::Endpoint;
+use driver::names;
+use routing::account::{Key, KeyState};
 
 /// Returns whether a request asks for a WebSocket, validly or not.
-pub(in crate::proxy) fn is_requested(head: &RequestHeader) -> bool {
+pub(crate) fn is_requested(head: &RequestHeader) -> bool {
     head.method == Method::GET
         && (has_token(&head.headers, &header::UPGRADE, "websocket")
             || head.headers.contains_key(names::SEC_WEBSOCKET_KEY)
@@ -32,7 +32,7 @@ impl Gateway {
     /// # Errors
     /// Returns [`ErrorKind::UpgradeRequired`] if WebSockets are switched off or the version is not supported,
     /// [`ErrorKind::InvalidHead`] for an invalid handshake, and the errors of authentication.
-    pub(in crate::proxy) fn accept_websocket(
+    pub(crate) fn accept_websocket(
         &self,
         client: &mut Client,
         ctx: &mut Context,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::lanes::MAX_LANES;
-use crate::proxy::driver::provider_socket::conversation::KeptSocket;
+use driver::provider_socket::conversation::KeptSocket;
 
 /// Sockets by lane, the one used last at the end. At most as many as lanes can be active at a time: the socket of the lane
 /// that was used least recently is closed.

@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-use crate::error::{ApiError, ErrorKind, RetryAfter};
-use crate::proxy::body_memory::MemoryPermit;
-use crate::wire::responses::socket::Create;
+use codec::error::{ApiError, ErrorKind, RetryAfter};
+use codec::wire::responses::socket::Create;
+use driver::body_memory::MemoryPermit;
 
 /// Lanes with a request at a time. An agent with a few sub-agents needs one each.
 pub(super) const MAX_LANES: usize = 16;
@@ -95,8 +95,8 @@ fn excess(message: String) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::Rope;
-    use crate::wire::responses::socket::ClientEvent;
+    use codec::wire::responses::socket::ClientEvent;
+    use json::Rope;
 
     fn request(lane: Option<&str>, model: usize) -> Queued {
         let lane = lane.map(|lane| format!(",\"stream_id\":\"{lane}\"")).unwrap_or_default();

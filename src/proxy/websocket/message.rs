@@ -1,7 +1,7 @@
 //! Message of a client that is being received, with the memory that it takes.
 
-use crate::json::Rope;
-use crate::proxy::body_memory::{BodyMemory, MemoryPermit};
+use driver::body_memory::{BodyMemory, MemoryPermit};
+use json::Rope;
 
 /// Message that is being received.
 #[derive(Debug, Default)]

@@ -12,11 +12,11 @@
 mod accepted;
 mod connection;
 mod deadlines;
-pub(in crate::proxy) mod handshake;
+pub(crate) mod handshake;
 mod kept_sockets;
 mod lanes;
 mod message;
-pub(in crate::proxy) mod origin;
+pub(crate) mod origin;
 mod outbox;
 mod response;
 mod turn_states;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use pingora::http::RequestHeader;
 
-use crate::proxy::driver::provider_socket::steering::SteerInbox;
+use driver::provider_socket::steering::SteerInbox;
 
 /// Origin of a request. Requests over a WebSocket carry it as an extension of their head.
 #[derive(Clone, Debug, Default)]
-pub(in crate::proxy) enum RequestOrigin {
+pub(crate) enum RequestOrigin {
     /// A request over HTTP.
     #[default]
     Http,
@@ -22,22 +22,22 @@ pub(in crate::proxy) enum RequestOrigin {
 
 impl RequestOrigin {
     /// Returns the origin of the request with this head.
-    pub(in crate::proxy) fn of(head: &RequestHeader) -> Self {
+    pub(crate) fn of(head: &RequestHeader) -> Self {
         head.extensions.get::<RequestOrigin>().cloned().unwrap_or_default()
     }
 
     /// Whether the request came over a WebSocket.
-    pub(in crate::proxy) fn is_websocket(&self) -> bool {
+    pub(crate) fn is_websocket(&self) -> bool {
         matches!(self, RequestOrigin::WebSocket { .. })
     }
 
     /// Whether the request only prepares the next one: no provider is called for it.
-    pub(in crate::proxy) fn only_prepares(&self) -> bool {
+    pub(crate) fn only_prepares(&self) -> bool {
         matches!(self, RequestOrigin::WebSocket { prepares: true, .. })
     }
 
     /// Returns the input that the client may send during the response; `None` over HTTP.
-    pub(in crate::proxy) fn inbox(&self) -> Option<&SteerInbox> {
+    pub(crate) fn inbox(&self) -> Option<&SteerInbox> {
         match self {
             RequestOrigin::Http => None,
             RequestOrigin::WebSocket { inbox, .. } => Some(inbox),

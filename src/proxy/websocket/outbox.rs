@@ -7,7 +7,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 
-use crate::framing::websocket::{Control, Data, MAX_HEADER, OpCode, put_header};
+use framing::websocket::{Control, Data, MAX_HEADER, OpCode, put_header};
 
 /// Size from which the payload of an event is written from where it is, instead of being copied behind its header, in
 /// bytes: then a write of its own costs less than the copy.

@@ -12,24 +12,24 @@ use tokio::sync::mpsc;
 use super::accepted::Accepted;
 use super::outbox::{FrameBatch, FrameWriter};
 use super::turn_text::TurnText;
-use crate::error::{ApiError, ErrorKind};
-use crate::framing::frame_buffer::FrameTooLarge;
-use crate::framing::sse::{SseEvent, SseSplitter};
-use crate::framing::{FrameBuffer, Splitter};
-use crate::json::from_utf8;
-use crate::proxy::Gateway;
-use crate::proxy::body_memory::MemoryPermit;
-use crate::proxy::driver::in_process::{self, InProcessRequest, ResponsePart};
-use crate::proxy::driver::provider_socket::conversation::SocketConversation;
-use crate::proxy::driver::provider_socket::steering::{SteerInbox, SteerItems};
-use crate::proxy::gateway::stored::new_id;
-use crate::proxy::names;
-use crate::supervise::{catch_panic, message_of};
-use crate::wire::error::ProviderError;
-use crate::wire::responses::socket::{
+use crate::Gateway;
+use crate::gateway::stored::new_id;
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::error::ProviderError;
+use codec::wire::responses::socket::{
     self, ContinuedFrom, ErrorEvent, Origin, PendingSteers, Watched, empty_response, error_event,
     lane_member, rate_limits_event, response_completed,
 };
+use driver::body_memory::MemoryPermit;
+use driver::in_process::{self, InProcessRequest, ResponsePart};
+use driver::names;
+use driver::provider_socket::conversation::SocketConversation;
+use driver::provider_socket::steering::{SteerInbox, SteerItems};
+use framing::frame_buffer::FrameTooLarge;
+use framing::sse::{SseEvent, SseSplitter};
+use framing::{FrameBuffer, Splitter};
+use json::from_utf8;
+use sync::supervise::{catch_panic, message_of};
 
 /// Largest error body that is read for its event, in bytes.
 const MAX_ERROR: usize = 1 << 20;

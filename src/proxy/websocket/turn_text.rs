@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::response::FinishedTurn;
-use crate::wire::responses::socket::{ContinuedFrom, Origin};
+use codec::wire::responses::socket::{ContinuedFrom, Origin};
 
 /// Text of a turn, while it is collected.
 pub(super) struct TurnText {

@@ -13,7 +13,7 @@ const VERTEX_VERSION: &str = "vertex-2023-10-16";
 
 /// Platform that serves the API.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::simulator) enum Platform {
+pub(crate) enum Platform {
     /// Anthropic itself.
     #[default]
     Anthropic,

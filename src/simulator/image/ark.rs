@@ -4,10 +4,10 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::{Refusal, invalid, mark, only, picture, source, text, whole};
-use crate::simulator::http::{Reply, Request, stage};
-use crate::simulator::ids::{Ids, hash};
-use crate::simulator::server::Call;
-use crate::simulator::{clock, directive};
+use crate::http::{Reply, Request, stage};
+use crate::ids::{Ids, hash};
+use crate::server::Call;
+use crate::{clock, directive};
 
 /// Members that all models accept, and the additional ones of Seedream 3.0 and of later models.
 const COMMON: &[&str] =
@@ -21,10 +21,10 @@ const OVERLOADED: u16 = 429;
 const TOKENS: u64 = 4_096;
 
 #[derive(Debug, Default)]
-pub(in crate::simulator) struct Site;
+pub(crate) struct Site;
 
 impl Site {
-    pub(in crate::simulator) fn answer(&self, call: &Call<'_>) -> Reply {
+    pub(crate) fn answer(&self, call: &Call<'_>) -> Reply {
         let id = Ids::new(call.serial, &call.request.body).hex("021", 40);
         if let Some(linked) = super::linked(call.request) {
             return linked;

@@ -6,10 +6,10 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::{Refusal, invalid, mark, only, picture, source, text, whole};
-use crate::simulator::directive::{self, Directives};
-use crate::simulator::http::{Reply, Request, stage};
-use crate::simulator::ids::{Ids, hash};
-use crate::simulator::server::Call;
+use crate::directive::{self, Directives};
+use crate::http::{Reply, Request, stage};
+use crate::ids::{Ids, hash};
+use crate::server::Call;
 
 /// Status of an overloaded provider.
 const OVERLOADED: u16 = 503;
@@ -18,7 +18,7 @@ const BEGUN: u64 = 200;
 const DONE: u64 = 700;
 
 /// Answers image requests. Returns `None` for other paths.
-pub(in crate::simulator) fn answer(call: &Call<'_>) -> Option<Reply> {
+pub(crate) fn answer(call: &Call<'_>) -> Option<Reply> {
     let request = call.request;
     if let Some(linked) = super::linked(request) {
         return Some(linked);

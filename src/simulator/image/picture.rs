@@ -16,7 +16,7 @@ const SIDE: u32 = 8;
 const LIFE: u64 = 86_400;
 
 /// Returns a PNG of at least `least` bytes. An ancillary chunk, which viewers ignore, fills it up.
-pub(in crate::simulator) fn png(seed: u64, least: usize) -> Vec<u8> {
+pub(crate) fn png(seed: u64, least: usize) -> Vec<u8> {
     let [red, green, blue, ..] = seed.to_be_bytes();
     let row: Vec<u8> = std::iter::once(0).chain((0..SIDE).flat_map(|_| [red, green, blue])).collect();
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
@@ -47,12 +47,12 @@ fn chunk(out: &mut Vec<u8>, name: &[u8; 4], data: &[u8]) {
 }
 
 /// Returns a PNG of at least `least` bytes in base64.
-pub(in crate::simulator) fn base64(seed: u64, least: usize) -> String {
+pub(crate) fn base64(seed: u64, least: usize) -> String {
     STANDARD.encode_to_string(png(seed, least))
 }
 
 /// Returns true if bytes start like an image of a format that providers accept.
-pub(in crate::simulator) fn is_image(bytes: &[u8]) -> bool {
+pub(crate) fn is_image(bytes: &[u8]) -> bool {
     let starts: [&[u8]; 6] = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF", b"GIF8", b"BM", b"II*\0"];
     starts.iter().any(|start| bytes.starts_with(start))
 }
@@ -62,7 +62,7 @@ fn signature(name: &str, expires: u64) -> String {
 }
 
 /// Returns a signed link to an image at this server.
-pub(in crate::simulator) fn link(request: &Request, seed: u64, least: usize) -> String {
+pub(crate) fn link(request: &Request, seed: u64, least: usize) -> String {
     let host = request.header("host").unwrap_or("127.0.0.1");
     let expires = clock::unix() + LIFE;
     let name = format!("{seed:016x}-{least}.png");

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Answered, Asked, Refusal, number, only, query, ranked, texts, tokens, vector, word};
-use crate::simulator::embedding;
+use crate::embedding;
 
 /// Maximum number of documents.
 const DOCUMENTS: usize = 500;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Answered, Asked, Refusal, number, query, ranked, texts, tokens, vector, word};
-use crate::simulator::embedding;
+use crate::embedding;
 
 /// Maximum number of texts.
 const MOST: usize = 2_048;

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{Answered, Asked, Refusal, query, ranked, texts, tokens, vector, word};
-use crate::simulator::embedding;
+use crate::embedding;
 
 /// Default maximum number of texts per request.
 const MOST: usize = 32;

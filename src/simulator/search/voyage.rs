@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Answered, Asked, Refusal, number, query, ranked, texts, tokens, vector, word};
-use crate::simulator::embedding;
+use crate::embedding;
 
 /// Maximum number of texts, and of documents.
 const MOST: usize = 1_000;

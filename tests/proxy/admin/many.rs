@@ -204,7 +204,7 @@ async fn admin_many_writers_and_editors_lose_no_change() {
     for (index, line) in log.lines().enumerate() {
         let value: Value = serde_json::from_str(line).unwrap();
         assert_eq!((&value["seq"], &value["prev"]), (&json!(index + 1), &json!(before)));
-        before = model_gateway::config::FileHash::of(line).to_hex();
+        before = config::FileHash::of(line).to_hex();
         by_command += usize::from(value["via"] == "command" && value["outcome"] == "applied");
         if value["outcome"] == "applied" && value["action"].as_str().unwrap().starts_with("key.") {
             recorded.remove(&value["seq"].as_u64().unwrap());

@@ -380,7 +380,7 @@ async fn admin_oidc_faults_of_the_file_are_reported() {
                 [[oidc.role]]\nvalue = \"x\"\nrole = \"read\"\n";
     let load = |text: &str| {
         std::fs::write(&file, text).unwrap();
-        model_gateway::config::load_admin_access(&file, &model_gateway::config::Environment)
+        config::load_admin_access(&file, &config::Environment)
     };
     assert_eq!(load(good).unwrap().oidc.unwrap().scopes, ["openid"]);
     for (from, to, key) in [

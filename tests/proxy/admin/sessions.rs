@@ -277,13 +277,11 @@ async fn admin_port_without_tls_is_for_this_machine_only() {
     let folder = tempfile::tempdir().unwrap();
     let check = |admin: &str| {
         let text = format!("[server]\nlisten = [\"127.0.0.1:1\"]\nadmin = \"0.0.0.0:2\"\n{admin}");
-        let no_secrets = model_gateway::config::NoSecrets;
-        model_gateway::config::load_texts(folder.path(), [text.as_str(), "", ""], &no_secrets).err().map(
-            |report| {
-                let texts: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
-                texts.join("\n").contains("without TLS")
-            },
-        )
+        let no_secrets = config::NoSecrets;
+        config::load_texts(folder.path(), [text.as_str(), "", ""], &no_secrets).err().map(|report| {
+            let texts: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+            texts.join("\n").contains("without TLS")
+        })
     };
     let refuses = |admin: &str| check(admin).unwrap_or(false);
     assert!(refuses(""));
@@ -307,6 +305,6 @@ async fn admin_audit_log_is_checked_by_the_command() {
     let path = gateway.folder().join("admin/audit.jsonl");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replacen("\"one\"", "\"eve\"", 2)).unwrap();
-    let failed = model_gateway::admin::verify_audit(&gateway.folder().join("admin"), None);
+    let failed = admin::verify_audit(&gateway.folder().join("admin"), None);
     assert!(failed.unwrap_err().to_string().contains("line 1 was edited"));
 }

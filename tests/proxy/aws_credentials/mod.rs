@@ -264,7 +264,7 @@ async fn aws_clock_that_differs_is_mended_from_the_date_of_the_response() {
         .iter()
         .map(|request| {
             let date = request.head.get("x-amz-date").unwrap();
-            let date = model_gateway::cloud::sigv4::SigningDate::parse(date).unwrap();
+            let date = cloud::sigv4::SigningDate::parse(date).unwrap();
             date.unix() - unix_now()
         })
         .collect();

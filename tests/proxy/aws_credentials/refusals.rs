@@ -86,7 +86,7 @@ async fn strict_sts() -> Upstream {
         while let Some(request) = conn.request().await {
             let now = unix_now() + 3_600;
             let date = request.head.get("x-amz-date").unwrap();
-            let signed = model_gateway::cloud::sigv4::SigningDate::parse(date).unwrap().unix();
+            let signed = cloud::sigv4::SigningDate::parse(date).unwrap().unix();
             let (status, xml) = if (signed - now).abs() > 300 {
                 let text = "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code><Message>Signature expired\
                             </Message></Error></ErrorResponse>";
@@ -124,7 +124,7 @@ async fn aws_role_is_requested_with_the_time_of_the_token_service() {
     // What was learnt from one service of AWS dates the signatures for the other.
     let request = bedrock.only_request();
     let date = request.head.get("x-amz-date").unwrap();
-    let signed = model_gateway::cloud::sigv4::SigningDate::parse(date).unwrap().unix();
+    let signed = cloud::sigv4::SigningDate::parse(date).unwrap().unix();
     assert!((3_540..3_660).contains(&(signed - unix_now())), "{date}");
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::proposal::{ProposedRow, falls_back_to};
-use crate::catalogue::{ListedPrice, PriceFactor, price_text};
+use codec::catalogue::{ListedPrice, PriceFactor, price_text};
 
 /// Nano-units in a cent: sources that round show cents, or parts of them.
 const CENT: i64 = 10_000_000;

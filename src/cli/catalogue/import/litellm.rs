@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::proposal::{Kinds, Proposal, ProposedRow, factor_of, price_of};
-use crate::catalogue::PriceFactor;
+use codec::catalogue::PriceFactor;
 
 /// Providers of the file, with those of the catalogue.
 const PROVIDERS: &[(&str, &str)] = &[

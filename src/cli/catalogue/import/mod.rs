@@ -18,8 +18,8 @@ use serde_json::Value;
 use super::super::out::say;
 use super::super::{fail, style};
 use super::print_faults;
-use crate::catalogue::Catalogue;
-use crate::config::today;
+use codec::catalogue::Catalogue;
+use config::today;
 use proposal::Proposal;
 use report::{Permissions, Review};
 

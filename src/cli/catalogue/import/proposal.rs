@@ -8,7 +8,7 @@ use jiff::civil::Date;
 use serde_json::Value;
 
 use super::compare::is_rounded;
-use crate::catalogue::{ListedPrice, LongRule, PriceFactor, parse_price, price_text};
+use codec::catalogue::{ListedPrice, LongRule, PriceFactor, parse_price, price_text};
 
 /// Prices by kind of tokens, in nano-units per million.
 pub(super) type Kinds = BTreeMap<&'static str, i64>;

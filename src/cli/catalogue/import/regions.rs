@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::proposal::Proposal;
-use crate::catalogue::PriceFactor;
+use codec::catalogue::PriceFactor;
 
 /// Prefixes of ids by geography. `global.` is no region: it has the price without one.
 const REGIONS: [&str; 8] = ["us.", "eu.", "apac.", "jp.", "au.", "in.", "us-gov.", "global."];

@@ -6,7 +6,7 @@ use jiff::civil::Date;
 
 use super::compare::differences;
 use super::proposal::{Kinds, Proposal, ProposedRow};
-use crate::catalogue::{Catalogue, CatalogueFault, ListedPrice, ModelKind};
+use codec::catalogue::{Catalogue, CatalogueFault, ListedPrice, ModelKind};
 
 /// What the operator permits by name.
 pub(super) struct Permissions<'p> {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::Import;
-use crate::account::KeyHash;
-use crate::account::amount::{self, Amount};
-use crate::cli::import::budget::{AMPLE_CREDIT, BudgetLimits, BudgetPeriod, tighter};
-use crate::cli::import::document::{Field, FieldResult};
-use crate::cli::import::draft::{AccountDraft, KeyDraft, LimitDraft, NO_MODELS, cut, limit};
+use crate::import::budget::{AMPLE_CREDIT, BudgetLimits, BudgetPeriod, tighter};
+use crate::import::document::{Field, FieldResult};
+use crate::import::draft::{AccountDraft, KeyDraft, LimitDraft, NO_MODELS, cut, limit};
+use routing::account::KeyHash;
+use routing::account::amount::{self, Amount};
 
 /// Team or customer, which is an account once a key belongs to it.
 struct Group {

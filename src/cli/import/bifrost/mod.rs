@@ -18,8 +18,8 @@ use super::litellm::prefixes::{self, BaseRule};
 use super::report::FieldReport;
 use super::secrets::Lookup;
 use super::{ImportError, Imported, MAX_CONFIG, json};
-use crate::config;
-use crate::provider::ProviderKind;
+use codec::provider::ProviderKind;
+use config;
 
 /// Address of Bifrost.
 const LISTEN: &str = "127.0.0.1:8080";

@@ -1,9 +1,9 @@
 //! Outcomes of the columns of New API and One API.
 
 use super::{Cell, Tables};
-use crate::cli::import::report::{FieldOutcome, FieldReport, UNKNOWN};
-use crate::store::foreign::ForeignTable;
+use crate::import::report::{FieldOutcome, FieldReport, UNKNOWN};
 use FieldOutcome::{Changed, Impossible, Taken};
+use storage::store::foreign::ForeignTable;
 
 type Column = (&'static str, FieldOutcome, &'static str, &'static str);
 

@@ -6,7 +6,7 @@
 //! November 2026.
 
 use super::ChannelSource;
-use crate::provider::ProviderKind;
+use codec::provider::ProviderKind;
 
 /// Type of a channel with a counterpart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

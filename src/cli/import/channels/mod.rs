@@ -18,8 +18,8 @@ use super::draft::{DraftCredential, ImportDraft, MAX_WEIGHT, ProviderDraft, Targ
 use super::file::{begins_with, read_text};
 use super::report::{FieldOutcome, FieldReport};
 use super::{ImportError, Imported, MAX_TABLE, json};
-use crate::provider::{BaseUrl, ProviderKind};
-use crate::store::foreign::{Cell, ForeignDatabase, ForeignError, ForeignTable, MAGIC};
+use codec::provider::{BaseUrl, ProviderKind};
+use storage::store::foreign::{Cell, ForeignDatabase, ForeignError, ForeignTable, MAGIC};
 
 /// Port of both.
 const LISTEN: &str = "127.0.0.1:3000";

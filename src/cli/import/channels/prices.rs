@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 
 use super::{cut, members, printable};
-use crate::account::amount::{self, Amount, LARGEST, NANOS};
-use crate::cli::import::draft::ImportDraft;
-use crate::cli::import::json;
-use crate::cli::import::report::{FieldOutcome, FieldReport};
+use crate::import::draft::ImportDraft;
+use crate::import::json;
+use crate::import::report::{FieldOutcome, FieldReport};
+use routing::account::amount::{self, Amount, LARGEST, NANOS};
 
 /// Price per million input tokens of the ratio 1.
 const UNIT: i64 = 2;
@@ -34,7 +34,7 @@ fn ratios(
     let mut found = BTreeMap::new();
     for (model, node) in members {
         let number = match &node.value {
-            crate::cli::import::document::SourceValue::Number(text) => rounded(text),
+            crate::import::document::SourceValue::Number(text) => rounded(text),
             _ => None,
         };
         match number {
@@ -127,8 +127,8 @@ pub(super) fn credit(quota: i64, options: &BTreeMap<String, String>) -> Option<S
 
 /// Reports `GroupRatio`: the gateway has one price for all keys.
 pub(super) fn report_groups(report: &mut FieldReport, path: &str, text: &str) {
-    let one = |node: &crate::cli::import::document::SourceNode| match &node.value {
-        crate::cli::import::document::SourceValue::Number(text) => amount::parse(text) == Ok(NANOS),
+    let one = |node: &crate::import::document::SourceNode| match &node.value {
+        crate::import::document::SourceValue::Number(text) => amount::parse(text) == Ok(NANOS),
         _ => false,
     };
     match json::read(text).ok().and_then(|node| members(&node)) {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ChannelSource, Import, Row, Tables, prices, rows};
-use crate::account::{KeyHash, Losses};
-use crate::cli::import::draft::{AccountDraft, KeyDraft, LimitDraft, NO_MODELS, cut, printable};
-use crate::cli::import::report::FieldOutcome;
+use crate::import::draft::{AccountDraft, KeyDraft, LimitDraft, NO_MODELS, cut, printable};
+use crate::import::report::FieldOutcome;
+use routing::account::{KeyHash, Losses};
 
 /// User of the source.
 struct User {
@@ -107,7 +107,7 @@ fn token(import: &mut Import, row: Row<'_>, users: &BTreeMap<i64, User>, options
         Err(reason) => return import.report.row(shown, FieldOutcome::Impossible, "", reason),
     }
     for network in row.list("allow_ips").into_iter().chain(row.list("subnet")) {
-        match crate::account::Network::parse(&network) {
+        match routing::account::Network::parse(&network) {
             Some(_) => entry.networks.push(network),
             None => {
                 // Without the restriction the key would be usable from anywhere.

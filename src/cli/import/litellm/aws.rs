@@ -4,8 +4,8 @@
 
 use super::deployments::credential;
 use super::{Context, REFERENCE};
-use crate::cli::import::document::{Field, FieldResult};
-use crate::cli::import::draft::{DraftCredential, ProviderDraft};
+use crate::import::document::{Field, FieldResult};
+use crate::import::draft::{DraftCredential, ProviderDraft};
 
 /// Variables of the AWS tools with static credentials, which the gateway reads itself.
 const STATIC: [&str; 2] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::endpoint::{self, DeploymentEndpoint, Parameters};
 use super::{Context, REFERENCE, aws, parameters, wildcards};
-use crate::cli::import::document::{Field, FieldResult};
-use crate::cli::import::draft::{DraftCredential, ProviderDraft, TimeoutDraft};
+use crate::import::document::{Field, FieldResult};
+use crate::import::draft::{DraftCredential, ProviderDraft, TimeoutDraft};
 
 /// Deployment that has a counterpart in the result.
 pub(super) struct Deployment {

@@ -1,49 +1,49 @@
 //! Where a deployment of LiteLLM leads to: provider kind, base URL and the provider's name of the model.
 
 use super::prefixes::{self, BaseRule, ProviderPrefix};
-use crate::cli::import::draft::ProviderDraft;
-use crate::config::is_aws_region;
-use crate::provider::{BaseUrl, ProviderKind};
+use crate::import::draft::ProviderDraft;
+use codec::provider::{BaseUrl, ProviderKind};
+use config::is_aws_region;
 
 /// Parameters of a deployment that decide where it leads to, with references resolved.
 #[derive(Default)]
-pub(in crate::cli::import) struct Parameters {
-    pub(in crate::cli::import) model: String,
+pub(in crate::import) struct Parameters {
+    pub(in crate::import) model: String,
     /// `custom_llm_provider`.
-    pub(in crate::cli::import) provider: Option<String>,
-    pub(in crate::cli::import) base: Option<String>,
-    pub(in crate::cli::import) version: Option<String>,
+    pub(in crate::import) provider: Option<String>,
+    pub(in crate::import) base: Option<String>,
+    pub(in crate::import) version: Option<String>,
     /// Whether the deployment has a key of its own.
-    pub(in crate::cli::import) has_key: bool,
-    pub(in crate::cli::import) project: Option<String>,
-    pub(in crate::cli::import) location: Option<String>,
+    pub(in crate::import) has_key: bool,
+    pub(in crate::import) project: Option<String>,
+    pub(in crate::import) location: Option<String>,
     /// Region of AWS.
-    pub(in crate::cli::import) region: Option<String>,
+    pub(in crate::import) region: Option<String>,
     /// Name of the model at Bedrock, if that of the deployment is another one.
-    pub(in crate::cli::import) model_id: Option<String>,
+    pub(in crate::import) model_id: Option<String>,
 }
 
 /// Resolved deployment.
-pub(in crate::cli::import) struct DeploymentEndpoint {
+pub(in crate::import) struct DeploymentEndpoint {
     /// Provider without its credential.
-    pub(in crate::cli::import) provider: ProviderDraft,
+    pub(in crate::import) provider: ProviderDraft,
     /// Name of the model at the provider.
-    pub(in crate::cli::import) model: String,
+    pub(in crate::import) model: String,
     /// Model that the name hides; `None` if it hides none.
-    pub(in crate::cli::import) family: Option<String>,
+    pub(in crate::import) family: Option<String>,
     /// Environment variable of the credential that applies without `api_key`.
-    pub(in crate::cli::import) env: Option<&'static str>,
+    pub(in crate::import) env: Option<&'static str>,
     /// File of the credential, for providers whose credential is a token that is renewed.
-    pub(in crate::cli::import) token_file: Option<&'static str>,
+    pub(in crate::import) token_file: Option<&'static str>,
     /// What differs from LiteLLM; empty if nothing does.
-    pub(in crate::cli::import) note: &'static str,
+    pub(in crate::import) note: &'static str,
 }
 
 /// Resolves a deployment.
 ///
 /// # Errors
 /// Returns the reason why the configuration cannot express it, and what to do instead.
-pub(in crate::cli::import) fn resolve(given: &Parameters) -> Result<DeploymentEndpoint, String> {
+pub(in crate::import) fn resolve(given: &Parameters) -> Result<DeploymentEndpoint, String> {
     let (prefix, model) = split(given);
     if let Some((_, reason)) = prefixes::UNSUPPORTED.iter().find(|(name, _)| *name == prefix) {
         return Err((*reason).to_owned());
@@ -156,7 +156,7 @@ fn vertex(given: &Parameters, model: &str) -> Result<DeploymentEndpoint, String>
 }
 
 /// Returns the base URL of a project at Vertex AI.
-pub(in crate::cli::import) fn vertex_url(project: &str, location: &str) -> String {
+pub(in crate::import) fn vertex_url(project: &str, location: &str) -> String {
     let host = if location == "global" {
         "aiplatform.googleapis.com".to_owned()
     } else {
@@ -244,11 +244,7 @@ fn finish(
 }
 
 /// Returns the base URL with its version segment.
-pub(in crate::cli::import) fn base_url(
-    text: &str,
-    rule: BaseRule,
-    kind: ProviderKind,
-) -> Result<String, String> {
+pub(in crate::import) fn base_url(text: &str, rule: BaseRule, kind: ProviderKind) -> Result<String, String> {
     let url = BaseUrl::parse(text.trim()).map_err(|error| format!("api_base: {error}"))?;
     let mut base = url.to_string();
     for resource in ["/chat/completions", "/messages", "/embeddings", "/responses"] {

@@ -1,8 +1,8 @@
 //! Fallbacks and aliases of LiteLLM, which name models and are read after them.
 
 use super::Context;
-use crate::cli::import::document::{Field, FieldResult, SourceValue};
-use crate::cli::import::draft::ModelDraft;
+use crate::import::document::{Field, FieldResult, SourceValue};
+use crate::import::draft::ModelDraft;
 
 /// Reads aliases and fallbacks of `router_settings`, or else of `litellm_settings`.
 pub(super) fn read(context: &mut Context<'_>, root: &Field<'_>) -> FieldResult<()> {

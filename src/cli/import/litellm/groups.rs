@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Context;
 use super::deployments::Deployment;
-use crate::cli::import::draft::{MAX_WEIGHT, TargetDraft};
+use crate::import::draft::{MAX_WEIGHT, TargetDraft};
 
 /// Adds deployments of one model to the result, with their weights.
 pub(super) fn join(context: &mut Context<'_>, deployments: &[Deployment]) {
@@ -94,7 +94,7 @@ fn own_price(
 
 /// Scales weights to whole numbers with at most three significant decimals of the smallest ones; without weights, all
 /// are 1.
-pub(in crate::cli::import) fn whole_weights(weights: &[Option<f64>]) -> Vec<u64> {
+pub(in crate::import) fn whole_weights(weights: &[Option<f64>]) -> Vec<u64> {
     let largest = weights.iter().flatten().fold(0.0_f64, |largest, weight| largest.max(*weight));
     let whole = weights.iter().flatten().all(|weight| weight.fract() == 0.0);
     let scale = match largest {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::cli::import::report::{FieldOutcome, FieldReport, UNKNOWN};
+use crate::import::report::{FieldOutcome, FieldReport, UNKNOWN};
 
 /// Outcome of a column: name, outcome, target, note.
 type Column = (&'static str, FieldOutcome, &'static str, &'static str);

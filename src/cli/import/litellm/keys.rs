@@ -6,19 +6,19 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::key_columns;
-use crate::account::amount::{self, Amount};
-use crate::account::{KeyHash, Losses, Pattern};
-use crate::cli::import::budget::{AMPLE_CREDIT, BudgetLimits, BudgetPeriod, least, tighter};
-use crate::cli::import::document::{Field, FieldResult, SourceFault, SourceNode, SourceValue};
-use crate::cli::import::draft::{AccountDraft, KeyDraft, LimitDraft, NO_MODELS, cut, limit, printable};
-use crate::cli::import::report::FieldOutcome;
-use crate::cli::import::{Imported, json};
+use crate::import::budget::{AMPLE_CREDIT, BudgetLimits, BudgetPeriod, least, tighter};
+use crate::import::document::{Field, FieldResult, SourceFault, SourceNode, SourceValue};
+use crate::import::draft::{AccountDraft, KeyDraft, LimitDraft, NO_MODELS, cut, limit, printable};
+use crate::import::report::FieldOutcome;
+use crate::import::{Imported, json};
+use routing::account::amount::{self, Amount};
+use routing::account::{KeyHash, Losses, Pattern};
 
 /// Reads rows as JSON lines, or as a list.
 ///
 /// # Errors
 /// Returns a fault for a line that is not JSON.
-pub(in crate::cli::import) fn rows(text: &str) -> FieldResult<Vec<SourceNode>> {
+pub(in crate::import) fn rows(text: &str) -> FieldResult<Vec<SourceNode>> {
     if text.trim_start().starts_with('[') {
         return match json::read(text)?.value {
             SourceValue::List(rows) => Ok(rows),
@@ -58,7 +58,7 @@ struct Team {
 }
 
 /// Reader of the rows.
-pub(in crate::cli::import) struct KeyReader<'i> {
+pub(in crate::import) struct KeyReader<'i> {
     imported: &'i mut Imported,
     losses: Losses,
     teams: HashMap<String, Team>,
@@ -70,7 +70,7 @@ pub(in crate::cli::import) struct KeyReader<'i> {
 
 impl<'i> KeyReader<'i> {
     /// Creates a reader that adds keys to the result.
-    pub(in crate::cli::import) fn new(imported: &'i mut Imported) -> KeyReader<'i> {
+    pub(in crate::import) fn new(imported: &'i mut Imported) -> KeyReader<'i> {
         // The policy of the master key is that of the configuration.
         let losses = imported.draft.keys.first().map_or_else(Losses::default, |key| key.losses);
         let (teams, budgets, columns, rows) = Default::default();
@@ -81,7 +81,7 @@ impl<'i> KeyReader<'i> {
     ///
     /// # Errors
     /// Returns a fault for a field of the wrong type.
-    pub(in crate::cli::import) fn budget(&mut self, row: &SourceNode) -> FieldResult<()> {
+    pub(in crate::import) fn budget(&mut self, row: &SourceNode) -> FieldResult<()> {
         let row = Field::root(row);
         if let Some(id) = row.set("budget_id") {
             let shared = self.shared("budgets", &row)?;
@@ -94,7 +94,7 @@ impl<'i> KeyReader<'i> {
     ///
     /// # Errors
     /// Returns a fault for a field of the wrong type.
-    pub(in crate::cli::import) fn team(&mut self, row: &SourceNode) -> FieldResult<()> {
+    pub(in crate::import) fn team(&mut self, row: &SourceNode) -> FieldResult<()> {
         let row = Field::root(row);
         if let Some(id) = row.set("team_id") {
             let name = row.set("team_alias").map_or(id.text(), |alias| alias.text())?.to_owned();
@@ -118,7 +118,7 @@ impl<'i> KeyReader<'i> {
     ///
     /// # Errors
     /// Returns a fault for a row without a token, and for a field of the wrong type.
-    pub(in crate::cli::import) fn key(&mut self, row: &SourceNode) -> FieldResult<()> {
+    pub(in crate::import) fn key(&mut self, row: &SourceNode) -> FieldResult<()> {
         let row = Field::root(row);
         let token = row.set("token").ok_or_else(|| row.fault("token is missing"))?;
         let token = token.text()?;
@@ -263,7 +263,7 @@ impl<'i> KeyReader<'i> {
     }
 
     /// Reports the columns, and what is special of single rows.
-    pub(in crate::cli::import) fn finish(self) {
+    pub(in crate::import) fn finish(self) {
         let report = &mut self.imported.report;
         key_columns::report(report, &self.columns);
         for (path, (outcome, note)) in self.rows {
@@ -320,7 +320,7 @@ fn time(text: &str) -> Option<String> {
     if !clock.contains(['Z', 'z', '+', '-']) {
         time.push('Z');
     }
-    crate::canonical::time::unix_seconds(&time)?;
+    codec::canonical::time::unix_seconds(&time)?;
     time.parse::<toml_edit::Datetime>().ok().filter(|time| time.offset.is_some()).map(|time| time.to_string())
 }
 

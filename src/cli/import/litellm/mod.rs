@@ -31,7 +31,7 @@ use super::file::read_text;
 use super::report::FieldReport;
 use super::secrets::Lookup;
 use super::{ImportError, Imported, MAX_CONFIG, MAX_TABLE, yaml};
-use crate::account::{KeyHash, Losses};
+use routing::account::{KeyHash, Losses};
 
 /// Port of LiteLLM's proxy.
 const LISTEN: &str = "127.0.0.1:4000";

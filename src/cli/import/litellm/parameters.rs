@@ -2,11 +2,11 @@
 
 use super::deployments::Deployment;
 use super::{Context, REFERENCE};
-use crate::account::amount::{self, Amount};
-use crate::cli::import::document::{Field, FieldResult};
-use crate::cli::import::draft::{ProviderDraft, limit};
-use crate::provider::ProviderKind;
-use crate::wire::Api;
+use crate::import::document::{Field, FieldResult};
+use crate::import::draft::{ProviderDraft, limit};
+use codec::provider::ProviderKind;
+use codec::wire::Api;
+use routing::account::amount::{self, Amount};
 
 /// Costs per token, and the keys of `model.price`, which are per million tokens.
 const TOKEN_COSTS: &[(&str, &str)] = &[

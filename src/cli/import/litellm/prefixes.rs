@@ -3,11 +3,11 @@
 //! Sources: <https://docs.litellm.ai/docs/providers> (prefixes, environment variables, base URLs) and the API
 //! documentation of each provider, November 2026.
 
-use crate::provider::ProviderKind;
+use codec::provider::ProviderKind;
 
 /// What a custom `api_base` becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli::import) enum BaseRule {
+pub(in crate::import) enum BaseRule {
     /// Used as it is: LiteLLM appends the path of the resource only.
     Whole,
     /// The root of the server: `/v1` is appended if it has no version.
@@ -18,19 +18,19 @@ pub(in crate::cli::import) enum BaseRule {
 
 /// Provider of LiteLLM.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cli::import) struct ProviderPrefix {
+pub(in crate::import) struct ProviderPrefix {
     /// Prefix of the model, and name of the provider in the result.
-    pub(in crate::cli::import) prefix: &'static str,
-    pub(in crate::cli::import) kind: ProviderKind,
+    pub(in crate::import) prefix: &'static str,
+    pub(in crate::import) kind: ProviderKind,
     /// Base URL; `None` for the default of the kind, or if `api_base` is required.
-    pub(in crate::cli::import) base: Option<&'static str>,
+    pub(in crate::import) base: Option<&'static str>,
     /// Preset for a custom base URL.
-    pub(in crate::cli::import) dialect: Option<&'static str>,
+    pub(in crate::import) dialect: Option<&'static str>,
     /// Environment variable that LiteLLM reads without `api_key`; `None` if no credential is needed.
-    pub(in crate::cli::import) env: Option<&'static str>,
-    pub(in crate::cli::import) rule: BaseRule,
+    pub(in crate::import) env: Option<&'static str>,
+    pub(in crate::import) rule: BaseRule,
     /// What differs from LiteLLM; empty if nothing does.
-    pub(in crate::cli::import) note: &'static str,
+    pub(in crate::import) note: &'static str,
 }
 
 const fn entry(prefix: &'static str, kind: ProviderKind, env: &'static str) -> ProviderPrefix {
@@ -70,7 +70,7 @@ const OLLAMA: &str = "Ollama is reached through its OpenAI-compatible API below 
 const OLLAMA_BASE: &str = "http://localhost:11434/v1";
 
 /// Providers with a counterpart in the configuration.
-pub(in crate::cli::import) const PREFIXES: &[ProviderPrefix] = &[
+pub(in crate::import) const PREFIXES: &[ProviderPrefix] = &[
     entry("openai", ProviderKind::OpenAi, "OPENAI_API_KEY"),
     rule(entry("azure", ProviderKind::Azure, "AZURE_API_KEY"), BaseRule::Azure),
     rule(entry("anthropic", ProviderKind::Anthropic, "ANTHROPIC_API_KEY"), BaseRule::Root),
@@ -146,7 +146,7 @@ pub(in crate::cli::import) const PREFIXES: &[ProviderPrefix] = &[
 ];
 
 /// Prefixes without a counterpart, with the reason.
-pub(in crate::cli::import) const UNSUPPORTED: &[(&str, &str)] = &[
+pub(in crate::import) const UNSUPPORTED: &[(&str, &str)] = &[
     ("sagemaker", "the gateway has no provider kind for Amazon SageMaker"),
     ("sagemaker_chat", "the gateway has no provider kind for Amazon SageMaker"),
     ("watsonx", "the gateway has no provider kind for watsonx.ai"),
@@ -172,12 +172,12 @@ pub(in crate::cli::import) const UNSUPPORTED: &[(&str, &str)] = &[
 ];
 
 /// Finds the provider of a prefix.
-pub(in crate::cli::import) fn find(prefix: &str) -> Option<ProviderPrefix> {
+pub(in crate::import) fn find(prefix: &str) -> Option<ProviderPrefix> {
     PREFIXES.iter().find(|entry| entry.prefix == prefix).copied()
 }
 
 /// Guesses the prefix of a model without one, as LiteLLM does from its list of models.
-pub(in crate::cli::import) fn prefix_of(model: &str) -> Option<&'static str> {
+pub(in crate::import) fn prefix_of(model: &str) -> Option<&'static str> {
     const STARTS: &[(&str, &[&str])] = &[
         ("openai", &["gpt-", "chatgpt-", "o1", "o3", "o4", "text-embedding-", "dall-e-", "sora-", "codex-"]),
         ("anthropic", &["claude-"]),

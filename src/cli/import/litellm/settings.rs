@@ -1,9 +1,9 @@
 //! Settings of LiteLLM that are no deployments: routing, retries, time-outs, logs.
 
 use super::Context;
-use crate::account::Losses;
-use crate::cli::import::document::{Field, FieldResult};
-use crate::cli::import::draft::limit;
+use crate::import::document::{Field, FieldResult};
+use crate::import::draft::limit;
+use routing::account::Losses;
 
 const LEDGER: &str = "the gateway has a ledger of its own (store.sqlite, store.valkey)";
 const KEYS_IN_DATABASE: &str =

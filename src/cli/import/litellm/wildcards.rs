@@ -3,8 +3,8 @@
 
 use super::deployments::{destination, endpoint_credential, report_endpoint};
 use super::{Context, endpoint, parameters};
-use crate::cli::import::document::{Field, FieldResult};
-use crate::cli::import::wildcard::WildcardDraft;
+use crate::import::document::{Field, FieldResult};
+use crate::import::wildcard::WildcardDraft;
 
 /// Returns whether a text has a placeholder.
 pub(super) fn is_pattern(text: &str) -> bool {

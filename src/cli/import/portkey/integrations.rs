@@ -1,9 +1,9 @@
 //! conf.json of Portkey's gateway: integrations with their models, which clients name `@SLUG/MODEL`.
 
 use super::{Import, providers};
-use crate::cli::import::document::{Field, FieldResult};
-use crate::cli::import::draft::{DraftCredential, TargetDraft, limit, printable};
-use crate::cli::import::litellm::endpoint::{self, Parameters};
+use crate::import::document::{Field, FieldResult};
+use crate::import::draft::{DraftCredential, TargetDraft, limit, printable};
+use crate::import::litellm::endpoint::{self, Parameters};
 
 /// Sections without a counterpart, with the reason.
 const SECTIONS: &[(&str, &str)] = &[
@@ -144,7 +144,7 @@ impl Import {
             }
         }
         if let Some(prices) = model.get("pricing_config") {
-            if matches!(prices.node.value, crate::cli::import::document::SourceValue::Null) {
+            if matches!(prices.node.value, crate::import::document::SourceValue::Null) {
                 self.report.changed(&prices, "", "the prices of the provider: docs/accounts.md");
             } else {
                 self.report.impossible(&prices, "set model.price, or prices (docs/accounts.md)");

@@ -2,9 +2,9 @@
 
 use super::Import;
 use super::tree::Leaf;
-use crate::cli::import::document::{Field, FieldResult};
-use crate::cli::import::draft::DraftCredential;
-use crate::cli::import::litellm::endpoint::{self, DeploymentEndpoint, Parameters};
+use crate::import::document::{Field, FieldResult};
+use crate::import::draft::DraftCredential;
+use crate::import::litellm::endpoint::{self, DeploymentEndpoint, Parameters};
 
 /// Providers with another name at LiteLLM, whose table says what they are in the configuration.
 const NAMES: &[(&str, &str)] = &[

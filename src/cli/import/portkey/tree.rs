@@ -2,7 +2,7 @@
 //! balancer share a tier.
 
 use super::{Import, MEMBERS};
-use crate::cli::import::document::{Field, FieldResult};
+use crate::import::document::{Field, FieldResult};
 
 /// Most targets of a config.
 const MAX_LEAVES: usize = 1_000;

@@ -56,12 +56,12 @@ fn aws_subject_is_a_signed_request_for_the_identity_of_the_instance() {
     let headers: Vec<(&str, &str)> =
         headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let authorization = header("Authorization");
-    let presented = crate::cloud::sigv4::Presented::parse(&authorization).unwrap();
+    let presented = crate::sigv4::Presented::parse(&authorization).unwrap();
     assert_eq!(
         (presented.access_key_id, presented.scope.region, presented.scope.service),
         ("AKIDFED", "eu-west-1", "sts")
     );
-    let payload = crate::cloud::sigv4::PayloadHash::of([]);
+    let payload = crate::sigv4::PayloadHash::of([]);
     let target = "/?Action=GetCallerIdentity&Version=2011-06-15";
     presented.verify("hush-key", ("POST", target), &headers, &payload, NOW).unwrap();
     assert_eq!(header("x-goog-cloud-target-resource"), "//iam.googleapis.com/projects/1/x");

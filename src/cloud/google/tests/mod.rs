@@ -5,8 +5,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{GoogleCredential, MetadataServer};
-use crate::cloud::oauth::{AssertionAlgorithm, AssertionSigner, CredentialFileError};
-use crate::cloud::token::{
+use crate::oauth::{AssertionAlgorithm, AssertionSigner, CredentialFileError};
+use crate::token::{
     Credential, CredentialSource, Grant, Lifetime, Step, StepResult, TokenError, TokenExchange, TokenRequest,
 };
 

@@ -5,21 +5,21 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Method, header};
 
-use crate::error::{ApiError, RetryAfter};
-use crate::json::Writer;
-use crate::metrics::Metrics;
-use crate::provider::VideoStep;
-use crate::proxy::Gateway;
-use crate::proxy::body_memory::RequestBudget;
-use crate::proxy::client::body::OpenResponse;
-use crate::proxy::client::call::{malformed_response, to_get, upstream_error as provider_error};
-use crate::proxy::client::send::{CallLog, RequestDestination, UpstreamRequest};
-use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
-use crate::proxy::names;
-use crate::proxy::upstream_route::{UpstreamRoute, address_of};
-use crate::route::{Model, Target};
-use crate::wire::Api;
-use crate::wire::error::ProviderError;
+use crate::Gateway;
+use crate::client::body::OpenResponse;
+use crate::client::call::{malformed_response, to_get, upstream_error as provider_error};
+use crate::client::send::{CallLog, RequestDestination, UpstreamRequest};
+use crate::gateway::active_snapshot::ActiveSnapshot;
+use crate::upstream_route::{UpstreamRoute, address_of};
+use codec::error::{ApiError, RetryAfter};
+use codec::provider::VideoStep;
+use codec::wire::Api;
+use codec::wire::error::ProviderError;
+use driver::body_memory::RequestBudget;
+use driver::names;
+use json::Writer;
+use observe::metrics::Metrics;
+use routing::route::{Model, Target};
 
 /// Upstream route of a task: the target, and the provider's addresses and credential.
 #[derive(Clone)]
@@ -190,7 +190,7 @@ pub(super) fn poll_request(road: &TaskRoute, upstream: &str) -> Option<TaskReque
     let provider = &target.provider;
     if road.upstream_route.api == Api::Tasks {
         let mut path = format!("{}/task/", provider.base.prefix());
-        crate::wire::path::push_path_segment(&mut path, upstream);
+        codec::wire::path::push_path_segment(&mut path, upstream);
         return Some(TaskRequest::get(path));
     }
     let path = provider.video_path(&target.model, VideoStep::Poll(upstream))?;

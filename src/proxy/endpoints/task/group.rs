@@ -9,19 +9,19 @@ use super::call::{TaskRequest, TaskRoute};
 use super::record::{Form, TaskFacts};
 use super::submit::{TaskSubmission, video_submission};
 use super::{internal_error, utf8};
-use crate::error::{ApiError, ErrorKind};
-use crate::json::JsonText;
-use crate::provider::{ProviderKind, VideoStep};
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::gateway::context::Context;
-use crate::proxy::gateway::fallback::not_offered;
-use crate::proxy::gateway::request::check_media;
-use crate::wire::Api;
-use crate::wire::path::Endpoint;
-use crate::wire::tasks::ask::{DecodedTask, ParsedTask, decode, words};
-use crate::wire::tasks::{Task, answer, image};
-use crate::wire::video::ask;
+use crate::Client;
+use crate::Gateway;
+use crate::gateway::context::Context;
+use crate::gateway::fallback::not_offered;
+use crate::gateway::request::check_media;
+use codec::error::{ApiError, ErrorKind};
+use codec::provider::{ProviderKind, VideoStep};
+use codec::wire::Api;
+use codec::wire::path::Endpoint;
+use codec::wire::tasks::ask::{DecodedTask, ParsedTask, decode, words};
+use codec::wire::tasks::{Task, answer, image};
+use codec::wire::video::ask;
+use json::JsonText;
 
 /// Lifetime of an idempotency key.
 const IDEMPOTENCY_TTL: Duration = Duration::from_secs(86_400);
@@ -142,7 +142,7 @@ fn idempotency_key(task: Task, asked: &ParsedTask<'_>, body: &str) -> Option<Sub
 fn with_model(body: &JsonText, asked: &ParsedTask<'_>, road: &TaskRoute) -> Result<Bytes, ApiError> {
     let target = road.target().ok_or_else(internal_error)?;
     match &asked.model {
-        Some(model) if **model != *target.model => crate::wire::tasks::ask::rename(body, &target.model)
+        Some(model) if **model != *target.model => codec::wire::tasks::ask::rename(body, &target.model)
             .ok_or_else(|| {
                 ApiError::new(ErrorKind::InvalidField, "The member 'model' cannot be read.").param("model")
             }),

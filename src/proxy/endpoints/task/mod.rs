@@ -9,9 +9,9 @@
 mod call;
 mod group;
 mod pictures;
-pub(in crate::proxy) mod poller;
+pub(crate) mod poller;
 mod record;
-pub(in crate::proxy) mod service;
+pub(crate) mod service;
 mod source;
 mod stream;
 mod submit;
@@ -23,15 +23,15 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use rand::Rng as _;
 
-use crate::error::{ApiError, ErrorKind};
-use crate::json::JsonText;
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::body_memory::MemoryPermit;
-use crate::proxy::gateway::context::Context;
-use crate::store::StoreError;
-use crate::wire::path::{Endpoint, query_value};
-use crate::wire::{tasks, video};
+use crate::Client;
+use crate::Gateway;
+use crate::gateway::context::Context;
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::path::{Endpoint, query_value};
+use codec::wire::{tasks, video};
+use driver::body_memory::MemoryPermit;
+use json::JsonText;
+use storage::store::StoreError;
 
 /// Maximum time that a request waits for the task store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ enum TaskFormat {
 
 impl Gateway {
     /// Serves a request to a task endpoint. False for any other endpoint.
-    pub(in crate::proxy) async fn reply_task(
+    pub(crate) async fn reply_task(
         &self,
         client: &mut Client,
         ctx: &mut Context,
@@ -159,7 +159,7 @@ async fn detached<T: Send + 'static>(work: impl Future<Output = T> + Send + 'sta
 }
 
 fn unknown_task(id: &str) -> ApiError {
-    let message = format!("Task with id '{}' not found.", crate::proxy::gateway::refusals::short(id));
+    let message = format!("Task with id '{}' not found.", crate::gateway::refusals::short(id));
     ApiError::new(ErrorKind::UnknownTask, message)
 }
 

@@ -11,27 +11,27 @@ use super::group::SubmissionKey;
 use super::record::{TaskFacts, TaskState, pack, unpack};
 use super::submit::account_scoped_key;
 use super::{STORE_TIMEOUT, internal_error, new_id};
-use crate::account::ExpectedUsage;
-use crate::canonical::image::ImageRequest;
-use crate::canonical::{ElementLoss, Product, Usage};
-use crate::error::ApiError;
-use crate::job::image::{ImageJob, ImageJobRequest};
-use crate::job::{BodyPieces, Job as _, JobReply};
-use crate::kv::NewTask;
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::client::call::malformed_response;
-use crate::proxy::client::send::CallLog;
-use crate::proxy::driver::outcome::timeout_error;
-use crate::proxy::endpoints::record_calls;
-use crate::proxy::gateway::context::Context;
-use crate::proxy::gateway::images;
-use crate::proxy::gateway::response_in_progress::SynthesizedResponse;
-use crate::proxy::gateway::settle::Completion;
-use crate::proxy::gateway::stored::account;
-use crate::wire::Api;
-use crate::wire::images::reply::ImageReplyShape;
-use crate::wire::tasks::{answer, image};
+use crate::Client;
+use crate::Gateway;
+use crate::client::call::malformed_response;
+use crate::client::send::CallLog;
+use crate::endpoints::record_calls;
+use crate::gateway::context::Context;
+use crate::gateway::images;
+use crate::gateway::response_in_progress::SynthesizedResponse;
+use crate::gateway::settle::Completion;
+use crate::gateway::stored::account;
+use codec::canonical::image::ImageRequest;
+use codec::canonical::{ElementLoss, Product, Usage};
+use codec::error::ApiError;
+use codec::job::image::{ImageJob, ImageJobRequest};
+use codec::job::{BodyPieces, Job as _, JobReply};
+use codec::wire::Api;
+use codec::wire::images::reply::ImageReplyShape;
+use codec::wire::tasks::{answer, image};
+use driver::outcome::timeout_error;
+use routing::account::ExpectedUsage;
+use storage::kv::NewTask;
 
 /// Maximum time that a client waits for images.
 const IMAGE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -211,7 +211,7 @@ impl Gateway {
 
 /// Returns the image URLs of a response.
 fn image_urls(road: &TaskRoute, body: &Bytes, notes: &mut CallLog) -> Result<Vec<String>, ApiError> {
-    let made = crate::json::from_utf8(body)
+    let made = json::from_utf8(body)
         .ok()
         .and_then(|text| image::decode(text).ok())
         .ok_or_else(malformed_response)?;

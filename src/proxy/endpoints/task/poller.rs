@@ -15,22 +15,22 @@ use super::call::{TaskRoute, poll_request};
 use super::record::{Form, TaskFacts, TaskState, pack, unpack};
 use super::submit::lines;
 use super::view::TaskView;
-use crate::account::price::Terms;
-use crate::canonical::video::{Medium, Stage, VideoReport};
-use crate::canonical::{Product, ServiceTier, Usage};
-use crate::error::{ApiError, ErrorKind};
-use crate::kv::StoredTask;
-use crate::ledger::{AccountId, Settled, UsageRecord};
-use crate::proxy::Gateway;
-use crate::proxy::client::call::malformed_response;
-use crate::proxy::client::send::CallLog;
-use crate::proxy::driver::outcome::timeout_error;
-use crate::proxy::endpoints::record_calls;
-use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
-use crate::proxy::gateway::context::Context;
-use crate::store::StoreError;
-use crate::wire::Api;
-use crate::wire::video::read;
+use crate::Gateway;
+use crate::client::call::malformed_response;
+use crate::client::send::CallLog;
+use crate::endpoints::record_calls;
+use crate::gateway::active_snapshot::ActiveSnapshot;
+use crate::gateway::context::Context;
+use codec::canonical::video::{Medium, Stage, VideoReport};
+use codec::canonical::{Product, ServiceTier, Usage};
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::Api;
+use codec::wire::video::read;
+use driver::outcome::timeout_error;
+use routing::account::price::Terms;
+use storage::kv::StoredTask;
+use storage::ledger::{AccountId, Settled, UsageRecord};
+use storage::store::StoreError;
 
 /// Time between two searches for due tasks.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(2);
@@ -56,7 +56,7 @@ const SUBMIT_TIMEOUT: i64 = 10 * 60_000;
 const RELEASE_AGE: Duration = Duration::from_secs(30);
 
 /// Task poller: background service that polls tasks without waiting for a client's query.
-pub(in crate::proxy) struct TaskPoller(pub(in crate::proxy) Gateway);
+pub(crate) struct TaskPoller(pub(crate) Gateway);
 
 #[async_trait]
 impl BackgroundService for TaskPoller {
@@ -252,7 +252,7 @@ impl Gateway {
         };
         let unconfigured = || ApiError::new(ErrorKind::Internal, "the provider is no longer configured");
         let model = live.snapshot.routes.model(&facts.model).ok_or_else(unconfigured)?;
-        let fits = |target: &&crate::route::Target| {
+        let fits = |target: &&routing::route::Target| {
             *target.provider.name == *facts.provider && *target.model == *facts.target
         };
         let index = model.targets.iter().position(|target| fits(&target)).ok_or_else(unconfigured)?;
@@ -270,10 +270,10 @@ impl Gateway {
             }
             Err(error) => return Err(error),
         };
-        let text = crate::json::from_utf8(&body).map_err(|_| malformed_response())?;
+        let text = json::from_utf8(&body).map_err(|_| malformed_response())?;
         let report = match facts.form.shape() {
             Some(shape) => read::looked(shape, text).ok(),
-            None => crate::wire::tasks::answer::parse_report(text),
+            None => codec::wire::tasks::answer::parse_report(text),
         };
         let mut report = report.ok_or_else(malformed_response)?;
         if facts.form == Form::Group
@@ -290,7 +290,7 @@ impl Gateway {
         }
         if let Some((code, message)) = report.fault.take() {
             let provider = road.target().map(|target| &target.provider);
-            report.fault = Some((code, crate::proxy::upstream_route::redact_secrets(provider, message)));
+            report.fault = Some((code, crate::upstream_route::redact_secrets(provider, message)));
         }
         Ok(Some(report))
     }

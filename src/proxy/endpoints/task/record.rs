@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::canonical::video::{Medium, Stage, VideoReport, VideoShape};
-use crate::wire::video::answer::InlineVideoFrame;
+use codec::canonical::video::{Medium, Stage, VideoReport, VideoShape};
+use codec::wire::video::answer::InlineVideoFrame;
 
 /// Facts of a task, which never change.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]

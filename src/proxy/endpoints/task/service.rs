@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::kv::TaskStore;
-use crate::ledger::Reservation;
+use storage::kv::TaskStore;
+use storage::ledger::Reservation;
 
 /// Task service: the task store, and the reservations of tasks that this process has started or taken over.
-pub(in crate::proxy) struct TaskService {
+pub(crate) struct TaskService {
     pub(super) tasks: Arc<dyn TaskStore>,
     pub(super) reservations: Mutex<HashMap<(String, String), TaskReservation>>,
 }
@@ -22,7 +22,7 @@ pub(super) struct TaskReservation {
 }
 
 impl TaskService {
-    pub(in crate::proxy) fn new(tasks: Arc<dyn TaskStore>) -> Self {
+    pub(crate) fn new(tasks: Arc<dyn TaskStore>) -> Self {
         TaskService { tasks, reservations: Mutex::default() }
     }
 

@@ -9,17 +9,17 @@ use super::call::{TaskRequest, TaskRoute, poll_request, read_error};
 use super::internal_error;
 use super::record::Form;
 use super::view::TaskView;
-use crate::canonical::video::Medium;
-use crate::error::{ApiError, ErrorKind};
-use crate::provider::{BaseUrl, VideoStep};
-use crate::proxy::Gateway;
-use crate::proxy::client::body::OpenResponse;
-use crate::proxy::client::call::malformed_response;
-use crate::proxy::client::fetch::{FetchFault, OpenFetch};
-use crate::proxy::client::send::CallLog;
-use crate::proxy::gateway::context::Context;
-use crate::wire::Api;
-use crate::wire::video::read;
+use crate::Gateway;
+use crate::client::body::OpenResponse;
+use crate::client::call::malformed_response;
+use crate::client::fetch::{FetchFault, OpenFetch};
+use crate::client::send::CallLog;
+use crate::gateway::context::Context;
+use codec::canonical::video::Medium;
+use codec::error::{ApiError, ErrorKind};
+use codec::provider::{BaseUrl, VideoStep};
+use codec::wire::Api;
+use codec::wire::video::read;
 
 /// Redirects at the provider that are followed.
 const REDIRECTS: usize = 3;

@@ -9,16 +9,16 @@ use super::internal_error;
 use super::record::VideoEncoding;
 use super::source::{VideoBody, VideoSource, public_fetch_error};
 use super::view::TaskView;
-use crate::canonical::video::Medium;
-use crate::error::{ApiError, ErrorKind};
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::client::call::malformed_response;
-use crate::proxy::client::send::CallLog;
-use crate::proxy::endpoints::record_calls;
-use crate::proxy::gateway::context::Context;
-use crate::proxy::gateway::reply::{add_own_headers, new_head, set_version};
-use crate::wire::video::answer::{self, InlineVideoFrame};
+use crate::Client;
+use crate::Gateway;
+use crate::client::call::malformed_response;
+use crate::client::send::CallLog;
+use crate::endpoints::record_calls;
+use crate::gateway::context::Context;
+use crate::gateway::reply::{add_own_headers, new_head, set_version};
+use codec::canonical::video::Medium;
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::video::answer::{self, InlineVideoFrame};
 
 /// Bytes that are encoded in base64 at a time: a multiple of three.
 const BASE64_STEP: usize = 48 * 1024;

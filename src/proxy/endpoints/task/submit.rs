@@ -11,34 +11,34 @@ use sha2::{Digest as _, Sha256};
 use super::call::{TaskRequest, TaskRoute};
 use super::record::{Form, TaskFacts, TaskState, pack, unpack};
 use super::{STORE_TIMEOUT, TaskFormat, internal_error, new_id, unknown_task, utf8};
-use crate::account::ExpectedUsage;
-use crate::canonical::video::{PictureRole, PictureSource, Video, VideoDialect, VideoShape};
-use crate::canonical::{ElementLoss, Product};
-use crate::error::{ApiError, ErrorKind};
-use crate::kv::NewTask;
-use crate::provider::{ToolBetas, VideoStep};
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::body_memory::RequestBudget;
-use crate::proxy::client::call::malformed_response;
-use crate::proxy::client::fetch::FetchFault;
-use crate::proxy::client::send::CallLog;
-use crate::proxy::endpoints::record_calls;
-use crate::proxy::gateway::attempt::Attempt;
-use crate::proxy::gateway::cache_plan::CachePlan;
-use crate::proxy::gateway::context::Context;
-use crate::proxy::gateway::fallback::{no_target, not_offered};
-use crate::proxy::gateway::phase::RoutedRequest;
-use crate::proxy::gateway::request::{check_media, resolve_model};
-use crate::proxy::gateway::selection::Selection;
-use crate::proxy::gateway::stored::account;
-use crate::route::pick::mask;
-use crate::route::target_handle::TargetPermit;
-use crate::route::{Target, upstream_api};
-use crate::wire::images::file::file;
-use crate::wire::path::Endpoint;
-use crate::wire::video::{answer, ask, read, write};
-use crate::wire::{Api, form};
+use crate::Client;
+use crate::Gateway;
+use crate::client::call::malformed_response;
+use crate::client::fetch::FetchFault;
+use crate::client::send::CallLog;
+use crate::endpoints::record_calls;
+use crate::gateway::attempt::Attempt;
+use crate::gateway::cache_plan::CachePlan;
+use crate::gateway::context::Context;
+use crate::gateway::fallback::{no_target, not_offered};
+use crate::gateway::phase::RoutedRequest;
+use crate::gateway::request::{check_media, resolve_model};
+use crate::gateway::selection::Selection;
+use crate::gateway::stored::account;
+use codec::canonical::video::{PictureRole, PictureSource, Video, VideoDialect, VideoShape};
+use codec::canonical::{ElementLoss, Product};
+use codec::error::{ApiError, ErrorKind};
+use codec::provider::{ToolBetas, VideoStep};
+use codec::wire::images::file::file;
+use codec::wire::path::Endpoint;
+use codec::wire::video::{answer, ask, read, write};
+use codec::wire::{Api, form};
+use driver::body_memory::RequestBudget;
+use routing::account::ExpectedUsage;
+use routing::route::pick::mask;
+use routing::route::target_handle::TargetPermit;
+use routing::route::{Target, upstream_api};
+use storage::kv::NewTask;
 
 /// Lifetime of a task: that of the provider which stores tasks longest.
 const LIFETIME: Duration = Duration::from_secs(7 * 86_400);
@@ -156,8 +156,7 @@ impl Gateway {
         let (facts, state): (TaskFacts, TaskState) =
             unpack(&task.facts).zip(unpack(&task.state)).ok_or_else(|| unknown_task(id))?;
         if facts.form != Form::Remix || state.upstream.is_none() {
-            let message =
-                format!("The video '{}' cannot be remixed.", crate::proxy::gateway::refusals::short(id));
+            let message = format!("The video '{}' cannot be remixed.", crate::gateway::refusals::short(id));
             return Err(ApiError::new(ErrorKind::Unsupported, message).param("remix_from_video_id"));
         }
         Ok((id.to_owned(), facts, state))
@@ -285,7 +284,7 @@ impl Gateway {
         let begun = match self.call_provider(road, out, notes).await {
             Ok(body) => upstream_id(form, &body).ok_or_else(|| {
                 // Some providers send an error with a success status.
-                let provider = crate::wire::error::ProviderError::decode(&body);
+                let provider = codec::wire::error::ProviderError::decode(&body);
                 if provider.message.is_empty() || provider.code.is_none() {
                     return malformed_response();
                 }
@@ -337,7 +336,7 @@ fn upstream_id(form: Form, body: &Bytes) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
     match form.shape() {
         Some(shape) => read::submitted(shape, text).ok(),
-        None => crate::wire::tasks::answer::upstream_id(text),
+        None => codec::wire::tasks::answer::upstream_id(text),
     }
 }
 

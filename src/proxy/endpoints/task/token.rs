@@ -1,23 +1,19 @@
 //! Access tokens of the task group: issued for an API key, and accepted in its place.
 
-use crate::error::{ApiError, ErrorKind};
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::gateway::auth::{authenticate, authorize, conflicting_keys, extract_key, set_key};
-use crate::proxy::gateway::context::Context;
-use crate::wire::path::Endpoint;
-use crate::wire::tasks::{TaskEndpoint, answer, ask};
+use crate::Client;
+use crate::Gateway;
+use crate::gateway::auth::{authenticate, authorize, conflicting_keys, extract_key, set_key};
+use crate::gateway::context::Context;
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::path::Endpoint;
+use codec::wire::tasks::{TaskEndpoint, answer, ask};
 
 /// Maximum length of a token request, in bytes.
 const BODY: usize = 16 * 1024;
 
 impl Gateway {
     /// Serves a token request. The API key is in a header, as everywhere, or in the body.
-    pub(in crate::proxy) async fn reply_token(
-        &self,
-        client: &mut Client,
-        ctx: &mut Context,
-    ) -> Result<bool, ApiError> {
+    pub(crate) async fn reply_token(&self, client: &mut Client, ctx: &mut Context) -> Result<bool, ApiError> {
         let live = ctx.active.clone();
         let (body, _permit) = self.read_whole(client, ctx, BODY).await?;
         let key = match super::utf8(body).ok().and_then(|text| ask::api_key(&text)) {

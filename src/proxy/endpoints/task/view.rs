@@ -3,16 +3,16 @@
 use super::record::VideoEncoding;
 use super::record::{TaskFacts, TaskState, unpack};
 use super::{STORE_TIMEOUT, TaskFormat, internal_error, unknown_task};
-use crate::canonical::video::{Medium, Stage};
-use crate::error::{ApiError, ErrorKind};
-use crate::kv::StoredTask;
-use crate::proxy::Client;
-use crate::proxy::Gateway;
-use crate::proxy::gateway::context::Context;
-use crate::proxy::gateway::stored::account;
-use crate::wire::tasks::{ROOT, answer as group};
-use crate::wire::video::answer::{self, View};
-use crate::wire::video::ask;
+use crate::Client;
+use crate::Gateway;
+use crate::gateway::context::Context;
+use crate::gateway::stored::account;
+use codec::canonical::video::{Medium, Stage};
+use codec::error::{ApiError, ErrorKind};
+use codec::wire::tasks::{ROOT, answer as group};
+use codec::wire::video::answer::{self, View};
+use codec::wire::video::ask;
+use storage::kv::StoredTask;
 
 /// Maximum length of a query body, in bytes.
 const BODY: usize = 16 * 1024;

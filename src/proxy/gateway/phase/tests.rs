@@ -4,27 +4,27 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::canonical::Usage;
-use crate::config::{Limits, NoSecrets, load_texts};
-use crate::error::{ApiError, ErrorKind};
-use crate::ledger::{
+use crate::gateway::active_snapshot::ActiveSnapshot;
+use crate::gateway::billing::Billing;
+use crate::gateway::cache_plan::CachePlan;
+use crate::gateway::context::Context;
+use crate::gateway::response_in_progress::SynthesizedResponse;
+use crate::gateway::selection::Selection;
+use crate::gateway::settle::Completion;
+use codec::canonical::Usage;
+use codec::error::{ApiError, ErrorKind};
+use codec::provider::ToolBetas;
+use codec::translate::Verbatim;
+use codec::translate::verbatim::{Arrival, Changes};
+use codec::wire::Api;
+use codec::wire::codec::ReplyOptions;
+use config::{Limits, NoSecrets, load_texts};
+use driver::shutdown::Shutdown;
+use observe::metrics::Metrics;
+use storage::ledger::{
     AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent, UsageRecord,
 };
-use crate::metrics::Metrics;
-use crate::provider::ToolBetas;
-use crate::proxy::driver::shutdown::Shutdown;
-use crate::proxy::gateway::active_snapshot::ActiveSnapshot;
-use crate::proxy::gateway::billing::Billing;
-use crate::proxy::gateway::cache_plan::CachePlan;
-use crate::proxy::gateway::context::Context;
-use crate::proxy::gateway::response_in_progress::SynthesizedResponse;
-use crate::proxy::gateway::selection::Selection;
-use crate::proxy::gateway::settle::Completion;
-use crate::store::Pending;
-use crate::translate::Verbatim;
-use crate::translate::verbatim::{Arrival, Changes};
-use crate::wire::Api;
-use crate::wire::codec::ReplyOptions;
+use storage::store::Pending;
 
 const ROUTES: &str = "
 [[provider]]
@@ -90,7 +90,7 @@ fn setup() -> Setup {
 impl Setup {
     fn key(&self) -> Arc<Key> {
         let keys = &self.ctx.active.snapshot.keys;
-        keys.of_hash(crate::account::KeyHash::from_hex(&format!("{:064}", 1)).unwrap()).unwrap().clone()
+        keys.of_hash(routing::account::KeyHash::from_hex(&format!("{:064}", 1)).unwrap()).unwrap().clone()
     }
 
     fn routed(&self) -> RoutedRequest {

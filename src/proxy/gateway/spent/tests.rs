@@ -3,10 +3,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::*;
-use crate::ledger::{
+use storage::ledger::{
     AccountId, Ledger, Reservation, ReserveError, ReserveOutcome, Settled, Spent, UsageRecord,
 };
-use crate::store::Pending;
+use storage::store::Pending;
 
 type Answer = tokio::sync::oneshot::Sender<Result<Vec<Spent>, StoreError>>;
 

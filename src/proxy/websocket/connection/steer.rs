@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::sync::Weak;
 
 use super::Connection;
-use crate::proxy::body_memory::MemoryPermit;
-use crate::proxy::driver::provider_socket::steering::{SteerItems, SteerRefusal};
-use crate::wire::responses::socket::Steer;
+use codec::wire::responses::socket::Steer;
+use driver::body_memory::MemoryPermit;
+use driver::provider_socket::steering::{SteerItems, SteerRefusal};
 
 impl Connection {
     /// Gives input to the response in progress that it names.
