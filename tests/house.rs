@@ -16,8 +16,8 @@ use source::{code_of, committed, rust, without_inline_tests, words};
 
 /// Crates without sockets, files and clocks.
 const CODECS: [&str; 4] = ["cloud", "codec", "framing", "json"];
-/// A file with more lines has more than one reason to change.
-const MAX_LINES: usize = 500;
+/// A file with more lines has more than one reason to change; how long one may be short of that, its reasons decide.
+const MAX_LINES: usize = 800;
 
 /// Fails with all faults at once.
 fn assert_none(rule: &str, faults: &[String]) {

@@ -8,7 +8,6 @@ use clap::{Args, Subcommand};
 use super::out::say;
 use super::{Conf, complain, fail};
 use admin::verify_audit;
-use config;
 
 #[derive(Debug, Args)]
 pub(super) struct AuditArgs {

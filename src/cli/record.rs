@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 
 use super::complain;
 use admin::{AuditEntry, AuditLog, AuditOutcome};
-use config;
 use routing::account::AdminRole;
 
 /// Change that a command makes.

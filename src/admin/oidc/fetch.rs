@@ -10,7 +10,6 @@ use serde::de::DeserializeOwned;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use super::OidcError;
-use config;
 
 /// Time-out of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);

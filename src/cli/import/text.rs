@@ -4,7 +4,6 @@ use std::path::Path;
 
 use super::document::{FieldResult, SourceFault};
 use super::{Imported, bifrost, channels, check, json, litellm, portkey, shown, texts, yaml};
-use config;
 
 /// Format of a text that can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

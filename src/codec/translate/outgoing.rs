@@ -282,10 +282,10 @@ fn run<E: From<EncodeError>>(
     if request.cache_key.is_none() {
         request.cache_key = stored.caching.key.map(JsonStr::from_escaped);
     }
-    if ask.client == ask.provider {
-        own_elements::keep(&mut request, whole, ask.client);
-    }
     let mut notes = LossNotes::new(ask.client, ask.provider);
+    if ask.client == ask.provider {
+        own_elements::keep(&mut request, whole, ask.client, &mut notes);
+    }
     if ask.client == Format::Messages && ask.provider != Format::Messages {
         messages::request::prepare(&mut request, &mut notes);
     }

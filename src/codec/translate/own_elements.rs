@@ -2,14 +2,19 @@
 //! kept whole.
 
 use crate::canonical::{Block, ClientText, MediaSource, Request};
+use crate::wire::codec::LossNotes;
+use crate::wire::features::carries_envelope;
 use crate::wire::{Format, converse, messages};
 use json::{JsonStr, RawJson};
 
 /// Adds the client's text to a request that is encoded in the format that it came in, and keeps elements whole that were
 /// split.
-pub(super) fn keep<'a>(request: &mut Request<'a>, body: &'a str, format: Format) {
+pub(super) fn keep<'a>(request: &mut Request<'a>, body: &'a str, format: Format, notes: &mut LossNotes) {
     // Cannot fail: the decoder has read the text.
     let Ok(source) = ClientText::read(body) else { return };
+    for turn in &mut request.turns {
+        drop_envelopes(&mut turn.blocks, notes);
+    }
     let name: ElementName = match format {
         Format::Messages => messages::request::split_element,
         Format::Converse => converse::request::split_element,
@@ -22,6 +27,22 @@ pub(super) fn keep<'a>(request: &mut Request<'a>, body: &'a str, format: Format)
         join(&mut turn.blocks, &source, name);
     }
     request.source = Some(Box::new(source));
+}
+
+/// Takes out elements of unknown types that carry an envelope of the gateway, which no provider can read: they would be
+/// copied with it.
+fn drop_envelopes(blocks: &mut Vec<Block<'_>>, notes: &mut LossNotes) {
+    blocks.retain_mut(|block| match block {
+        Block::ToolResult { content, .. } => {
+            drop_envelopes(content, notes);
+            true
+        }
+        Block::Opaque { raw, .. } if carries_envelope(*raw) => {
+            notes.lose("thinking_block");
+            false
+        }
+        _ => true,
+    });
 }
 
 /// Type of an element whose whole text decides whether it is kept.

@@ -314,8 +314,9 @@ impl Verbatim {
                 }
                 FrameEdit::Rename(data, at, model) => run.rename(source, range, joined, data, at, model),
                 FrameEdit::Correct(data, text) => {
-                    let put = |out: &mut BytesMut| out.extend_from_slice(text.as_bytes());
-                    run.edit(source, range, joined, (data, 0..data.len()), put);
+                    run.edit(source, range, joined, (data, 0..data.len()), |out| {
+                        out.extend_from_slice(text.as_bytes())
+                    });
                 }
             }
             Ok(())
@@ -325,13 +326,11 @@ impl Verbatim {
         if let Some(beside) = beside {
             beside.record_forwarded(&out);
         }
-        match passed {
-            Ok(()) => Ok(out),
-            Err(error) => {
-                *ready = out;
-                Err(error)
-            }
+        if let Err(error) = passed {
+            *ready = out;
+            return Err(error);
         }
+        Ok(out)
     }
 
     /// Ends a stream and returns the remaining bytes to forward.

@@ -8,7 +8,7 @@ use super::fields::{CONTENT, chat, converse, generate, messages, responses};
 use super::request::{Body, BodyReader};
 use super::{Api, answered_calls, own_settings, watch};
 use crate::canonical::RequestFeatures as Features;
-use json::{Cursor, JsonStr, RawJson, Rope, ValueKind};
+use json::{Cursor, JsonError, JsonStr, RawJson, Rope, ValueKind};
 
 /// Bits that looks at values note, above those of the words.
 mod bits {
@@ -76,6 +76,51 @@ pub(super) fn look_at_item_id(id: Option<&[u8]>) -> u32 {
         Some(id) if id.starts_with(SEAL_OF_TEXT) => bits::ENVELOPE,
         Some(id) => carried(id),
     }
+}
+
+/// Returns whether an element that is copied as it is holds an envelope in a place where one could have been put. For elements
+/// of types that nobody knows; an envelope in another place is the client's own text.
+pub fn carries_envelope(element: RawJson<'_>) -> bool {
+    /// Members of any format with a signature or with an id.
+    const PLACES: [&str; 11] = [
+        "signature",
+        "thoughtSignature",
+        "thought_signature",
+        "encrypted_content",
+        "redactedContent",
+        "redacted_content",
+        "id",
+        "call_id",
+        "tool_call_id",
+        "tool_use_id",
+        "toolUseId",
+    ];
+    fn walk(json: &mut Cursor<'_>) -> Result<bool, JsonError> {
+        let mut found = false;
+        match json.kind()? {
+            ValueKind::Object => {
+                json.begin_object()?;
+                while let Some(key) = json.next_key()? {
+                    if json.kind()? != ValueKind::String || !PLACES.contains(&key.escaped()) {
+                        found |= walk(json)?;
+                        continue;
+                    }
+                    let value = json.raw()?.as_str().map_or("", JsonStr::escaped).as_bytes();
+                    found |= look_at_seal(Some(value)) == bits::ENVELOPE
+                        || look_at_item_id(Some(value)) == bits::ENVELOPE;
+                }
+            }
+            ValueKind::Array => {
+                json.begin_array()?;
+                while json.next_element()? {
+                    found |= walk(json)?;
+                }
+            }
+            _ => json.skip()?,
+        }
+        Ok(found)
+    }
+    walk(&mut Cursor::new(element.text())).unwrap_or(false)
 }
 
 fn carried(id: &[u8]) -> u32 {

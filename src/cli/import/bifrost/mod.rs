@@ -19,7 +19,6 @@ use super::report::FieldReport;
 use super::secrets::Lookup;
 use super::{ImportError, Imported, MAX_CONFIG, json};
 use codec::provider::ProviderKind;
-use config;
 
 /// Address of Bifrost.
 const LISTEN: &str = "127.0.0.1:8080";

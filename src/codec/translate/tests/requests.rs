@@ -360,3 +360,23 @@ fn text_for_a_guardrail_is_carried_with_a_warning() {
         assert!(text.contains("Be brief.") && text.contains("\"b\"") && !text.contains("guard"), "{text}");
     }
 }
+
+/// A type that nobody knows may be a client's spelling mistake, and what it carries is of no use to any provider.
+#[test]
+fn element_of_an_unknown_type_goes_out_without_an_envelope_of_the_gateway() {
+    let envelope = "Z3cxLm90aGVyLlV3";
+    let blocks = json!([
+        {"type": "thinkikng", "thinking": "I add.", "signature": envelope},
+        {"type": "strange", "parts": [{"id": "call__gw1__other__Uw"}]},
+        {"type": "strange", "text": envelope, "signature": "own"},
+        {"type": "text", "text": "So: 2."}
+    ]);
+    let body = json!({"model": "m", "max_tokens": 9000, "messages": [
+        {"role": "user", "content": "1 + 1?"},
+        {"role": "assistant", "content": blocks},
+        {"role": "user", "content": "And 2 + 2?"}
+    ]});
+    let (sent, losses) = sent(ProviderKind::Anthropic, "m", Format::Messages, Format::Messages, &body);
+    assert_eq!(sent["messages"][1]["content"], json!([blocks[2], blocks[3]]));
+    assert_eq!(losses, ["thinking_block"]);
+}
