@@ -38,7 +38,7 @@ linear: deps ## Run the tests that count the instructions of translation (needs 
 	$(CARGO) test --locked -p model-gateway-benches --config tests/linear/optimised.toml --test linear
 
 check: deps ## Check the formatting and run the lints
-	$(CARGO) fmt --check
+	$(CARGO) fmt --all --check
 	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 

@@ -260,6 +260,7 @@ fn dialect(kind: usize) -> Dialect<'static> {
         reasoning_replay: kind & 8 != 0,
         media_urls: kind & 32 != 0,
         image_input: kind & 64 == 0,
+        own_envelopes: kind & 128 != 0 && odd,
         parallel_tool_calls: kind & 4 == 0,
         extensions: if odd { &["*"] } else { &[] },
         breakpoints: Some(BreakpointSupport::full(0)),

@@ -99,6 +99,7 @@ impl RequestFeatures {
         .with(RequestFeatures::BOTH_SAMPLING)
         .with(RequestFeatures::PREFILL)
         .with(RequestFeatures::ADDED_MEMBER)
+        .with(RequestFeatures::MESSAGE_MEMBER)
         .with(RequestFeatures::SAMPLING_ALONE)
         .with(RequestFeatures::SAMPLING_BESIDE_EFFORT)
         .with(RequestFeatures::NO_EFFORT)

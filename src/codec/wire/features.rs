@@ -79,7 +79,7 @@ pub(super) fn look_at_item_id(id: Option<&[u8]>) -> u32 {
 }
 
 /// Returns whether an element that is copied as it is holds an envelope in a place where one could have been put. For elements
-/// of types that nobody knows; an envelope in another place is the client's own text.
+/// of types that are not known; an envelope in another place is the client's own text.
 pub fn carries_envelope(element: RawJson<'_>) -> bool {
     /// Members of any format with a signature or with an id.
     const PLACES: [&str; 11] = [

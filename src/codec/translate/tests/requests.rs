@@ -361,7 +361,7 @@ fn text_for_a_guardrail_is_carried_with_a_warning() {
     }
 }
 
-/// A type that nobody knows may be a client's spelling mistake, and what it carries is of no use to any provider.
+/// A type that is not known may be a client's spelling mistake, and what it carries is of no use to any provider.
 #[test]
 fn element_of_an_unknown_type_goes_out_without_an_envelope_of_the_gateway() {
     let envelope = "Z3cxLm90aGVyLlV3";
