@@ -21,8 +21,11 @@ use proxy::{ServeError, ServeOptions, Server};
 const QUIET: &str = "pingora_core=warn,pingora_core::server::transfer_fd=off,\
     hickory_resolver=warn,hickory_net=warn";
 
-/// Target of the gateway's own lines, and beginning of those of its modules.
+/// Target of the gateway's own lines, and beginning of those of its crates and their modules.
 const OWN: &str = "model_gateway";
+/// Crates of the gateway that write lines, as they stand behind [`OWN`].
+const CRATES: [&str; 9] =
+    ["_admin", "_cli", "_config", "_driver", "_observe", "_proxy", "_routing", "_storage", "_sync"];
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
@@ -102,7 +105,8 @@ fn init_log(log: &LogSettings) {
 /// and addresses with passwords below the level of warnings.
 fn is_permitted(line: &Metadata<'_>) -> bool {
     let target = line.target();
-    let is_own = target.strip_prefix(OWN).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+    let (root, _) = target.split_once("::").unwrap_or((target, ""));
+    let is_own = root.strip_prefix(OWN).is_some_and(|rest| rest.is_empty() || CRATES.contains(&rest));
     is_own || *line.level() <= Level::WARN
 }
 
@@ -117,6 +121,9 @@ mod tests {
             || {
                 let permitted = |line: Option<&'static Metadata<'static>>| line.is_some_and(is_permitted);
                 assert!(permitted(tracing::trace_span!("own").metadata()));
+                assert!(permitted(
+                    tracing::trace_span!(target: "model_gateway_proxy::server", "own").metadata()
+                ));
                 assert!(permitted(tracing::warn_span!(target: "ureq_proto::util", "warning").metadata()));
                 assert!(!permitted(tracing::info_span!(target: "ureq_proto::util", "line").metadata()));
                 assert!(!permitted(tracing::trace_span!(target: "model_gatewayx", "line").metadata()));

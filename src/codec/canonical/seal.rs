@@ -178,9 +178,16 @@ const RENAMED: &str = "__gw1id__";
 /// Beginning of everything that the gateway appends to an id.
 const APPENDED: &str = "__gw1";
 
-/// Returns whether an id has something that the gateway appended, which may have been altered.
+/// Returns whether an id has something that the gateway appended, which may have been altered; also an id that would seem to
+/// once the characters that its target does not take are written as `_`.
 pub fn is_marked(id: JsonStr<'_>) -> bool {
-    memchr::memmem::find(id.escaped().as_bytes(), APPENDED.as_bytes()).is_some()
+    let (gap, mark) = APPENDED.split_at(2);
+    let bytes = id.escaped().as_bytes();
+    let becomes_gap = |at: usize| {
+        let before = at.checked_sub(gap.len()).and_then(|from| bytes.get(from..at));
+        before.is_some_and(|before| before.iter().all(|byte| !byte.is_ascii_alphanumeric() && *byte != b'-'))
+    };
+    memchr::memmem::find_iter(bytes, mark).any(becomes_gap)
 }
 
 impl<'a> RenamedCallId<'a> {
@@ -218,6 +225,21 @@ fn get_base64(text: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn id_that_seems_to_carry_something_is_marked() {
+        for (id, marked) in [
+            ("call_1__gw1__other__Uw", true),
+            ("call_[[gw1.x", true),
+            ("call_1_gw1", false),
+            ("a-_gw1", false),
+            ("gw1", false),
+            ("_gw1", false),
+            ("call_gw1__gw1", true),
+        ] {
+            assert_eq!(is_marked(JsonStr::from_escaped(id)), marked, "{id}");
+        }
+    }
 
     #[test]
     fn envelope_without_a_signature_is_none() {
