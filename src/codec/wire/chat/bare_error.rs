@@ -26,7 +26,7 @@ enum BareMember {
 struct BareErrorRow {
     member: &'static str,
     says: BareMember,
-    /// Who documents it, with the date at which that was read.
+    /// Who documents it, with the date at which that was read, or `unverified`.
     #[allow(dead_code, reason = "it is for readers")]
     source: &'static str,
 }
@@ -36,16 +36,15 @@ const fn row(member: &'static str, says: BareMember, source: &'static str) -> Ba
 }
 
 const FASTAPI: &str =
-    "FastAPI, \"Handling Errors\", https://fastapi.tiangolo.com/tutorial/handling-errors, 2026-11";
+    "FastAPI, \"Handling Errors\", https://fastapi.tiangolo.com/tutorial/handling-errors, unverified";
 const CLOUDFLARE: &str =
-    "Cloudflare API, envelope of responses, https://developers.cloudflare.com/fundamentals/api, 2026-11";
+    "Cloudflare API, envelope of responses, https://developers.cloudflare.com/fundamentals/api, unverified";
 const BAIDU: &str =
     "Baidu Qianfan, \"Error codes\", https://ai.baidu.com/ai-doc/WENXINWORKSHOP/tlmyncueh, 2026-11";
-const VLLM: &str = "vLLM and SGLang, ErrorResponse, vllm/entrypoints/openai/protocol.py, 2026-11";
-const DASHSCOPE: &str =
-    "Alibaba Cloud Model Studio, \"Error codes\", https://help.aliyun.com/model-studio/error-code, 2026-11";
-const ZAI: &str = "Z.ai, {\"code\",\"msg\",\"success\"} of its front end, as users report it, 2026-11";
-const SILICONFLOW: &str = "SiliconFlow API reference, {\"code\",\"message\",\"data\"}, 2026-11";
+const VLLM: &str = "vLLM and SGLang, ErrorResponse, vllm/entrypoints/openai/protocol.py, unverified";
+const DASHSCOPE: &str = "Alibaba Cloud Model Studio, \"Error codes\", https://help.aliyun.com/model-studio/error-code, unverified";
+const ZAI: &str = "Z.ai, {\"code\",\"msg\",\"success\"} of its front end, as users report it, unverified";
+const SILICONFLOW: &str = "SiliconFlow API reference, {\"code\",\"message\",\"data\"}, unverified";
 const OPENAI: &str = "OpenAI API reference, chat completion chunk, 2026-11";
 
 /// Table of the members.
